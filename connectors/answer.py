@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
@@ -44,11 +43,6 @@ class Answer(NamedTuple):
     outputs: tuple[Sequence[str], Sequence[Array]] | None = None
     rows: int = 0
 
-    @property
-    def failures(self) -> int:
-        """Number of the records of the entry that have failed."""
-        return self.entry.record_count if "code" in self.fields else int(self.fields.get(EACH, 0))
-
 
 class AnsweredBatch(NamedTuple):
     """A batch on its way to the sink.
@@ -57,11 +51,15 @@ class AnsweredBatch(NamedTuple):
         answers: At least one.
         wait_us: Microseconds that its oldest request had waited before it was computed.
         inference_us: Microseconds that the computation took.
+        preprocess_us: Those of them for preparing the inputs.
+        postprocess_us: Those of them for filters and for encoding the answers.
     """
 
     answers: Sequence[Answer]
     wait_us: int
     inference_us: int
+    preprocess_us: int = 0
+    postprocess_us: int = 0
 
 
 def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answer], version: str = "") -> int:

@@ -8,6 +8,7 @@ from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import Stage
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.metrics import FAILED, GIVEN_UP
 
 # Attempts that Flink has ended do not count, unless they are many: a request on which the model hangs would otherwise
 # be tried after each restart for ever.
@@ -64,4 +65,6 @@ class Recovery:
         )
         self._attempts.forget(entry)
         self._dead_letters.inc()
+        self._slot.counts.add(FAILED, entry.record_count, error.code)
+        self._slot.counts.add(GIVEN_UP)
         return []

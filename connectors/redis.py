@@ -1,5 +1,7 @@
 """Redis as the job uses it: connections, timeout while Redis is away, writes to a full Redis, and its clock."""
 
+from __future__ import annotations
+
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +12,8 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.connection import open_redis
+from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.metrics import RECONNECTS
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 T = TypeVar("T")
@@ -42,18 +46,20 @@ def write_hash(client: redis.Redis, key: str, fields: Mapping[str, str | int], r
 class Backoff:
     """Pauses that grow with each failure in a row; the first failure and the recovery are logged.
 
-    The log names the user of Redis by `name`. Each failure calls `on_failure`.
+    The log names the user of Redis by `name`. Each failure calls `on_failure`, and is one of the `counts`.
     """
 
-    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, name: str, on_failure: Callable[[], None] = lambda: None, counts: Counts | None = None) -> None:
         self._name = name
         self._on_failure = on_failure
+        self._counts = counts or Counts()
         self._failures = 0
 
     def failed(self, error: RedisError) -> None:
         """Report a failure and wait: 50 ms, then twice as long each time, up to 2 s."""
         self._failures += 1
         self._on_failure()
+        self._counts.add(RECONNECTS)
         if self._failures == 1:
             log.warning("%s: Redis is not usable, trying again until it is: %s", self._name, error)
         time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 10)))

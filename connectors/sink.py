@@ -10,8 +10,9 @@ from cluster_serving.connectors.attempts import noted
 from cluster_serving.connectors.flow_control import find_flow_control
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, RedisClock, connect
-from cluster_serving.connectors.runtime import SelfClosing, count_records_out
+from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
 from cluster_serving.connectors.stages.base import MakeAnswerStage
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.dedicated import DedicatedConnection
 
 NAME = "Redis hash sink"
@@ -39,9 +40,10 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
-        self._backoff = Backoff(f"{NAME} of {self._options.job}", metrics.counter("reconnects").inc)
+        counts = Counts.of(self._control.name, subtask_index(runtime_context))
+        self._backoff = Backoff(f"{NAME} of {self._options.job}", metrics.counter("reconnects").inc, counts)
         clock = RedisClock(self._client)
-        self._stages = [make(self._client, self._control, clock) for make in self._make_stages]
+        self._stages = [make(self._client, self._control, clock, counts) for make in self._make_stages]
         self.close_with(*(stage.close for stage in self._stages), self._writing.close, self._client.close)
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:

@@ -15,9 +15,11 @@ from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.generation import GenerationView
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.metrics import FAILED
 from cluster_serving.protocol.payload_files import PayloadFolder
 from cluster_serving.protocol.results import encode_error
 
@@ -36,6 +38,7 @@ class Slot:
         read_size: Most entries of one read.
         greedy: See `RedisStreamsSource`.
         metrics: Flink's metrics of the source.
+        counts: Counts of the slot.
     """
 
     client: Any
@@ -47,6 +50,7 @@ class Slot:
     read_size: int
     greedy: bool
     metrics: MetricGroup
+    counts: Counts
 
     @cached_property
     def keys(self) -> JobKeys:
@@ -73,6 +77,8 @@ class Slot:
         if refused:
             answers = [Answer(self._with_file(entry), "", encode_error(error)) for entry, error in refused]
             write_answers(self.client, self.options.job, self.options.result_ttl_s, answers, self.options.version)
+            for entry, error in refused:
+                self.counts.add(FAILED, entry.record_count, error.code)
 
     def _with_file(self, entry: Entry) -> Entry:
         if entry.file and not entry.path:

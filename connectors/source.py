@@ -28,6 +28,7 @@ from cluster_serving.connectors.stages.base import MakeStage
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import JobKeys
 
@@ -103,6 +104,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers)
         self._generation = GenerationView(client, self._control)
         metrics = runtime_context.get_metrics_group()
+        counts = Counts.of(self._control.name, index)
         self._slot = Slot(
             client,
             self._options,
@@ -113,13 +115,14 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._read_size,
             self._greedy,
             metrics,
+            counts,
         )
         self._stages = [make(self._slot) for make in self._make_stages]
         self._recovery = Recovery(self._slot, end, self._stages)
         self.close_with(*(stage.close for stage in self._stages), self._reader.close, client.close)
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
-        self._backoff = Backoff(f"{NAME} {name}", metrics.counter("reconnects").inc)
+        self._backoff = Backoff(f"{NAME} {name}", metrics.counter("reconnects").inc, counts)
         self._held: list[Entry] = []
         self._ahead = not self._greedy
         self._latest_share = 1

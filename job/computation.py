@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -79,6 +80,8 @@ class Computation(Generic[T]):
         started: Those of the other records that are being computed, by index.
         to_answer: Makes an answer of a record and its outputs, or its error.
         search: Steps of the search for the culprits of a failed batch, as `batch.search` has them; None if none failed.
+        preprocess_s: Seconds that took the preparation of the inputs.
+        postprocess_s: Seconds that took answers from outputs.
     """
 
     requests: Sequence[Any]
@@ -86,6 +89,8 @@ class Computation(Generic[T]):
     started: dict[int, StartedRecord]
     to_answer: Callable[[Any, Any], T]
     search: Steps[T] | None = None
+    preprocess_s: float = 0.0
+    postprocess_s: float = 0.0
 
     def wait(self, seconds: float) -> bool:
         """Wait at most so many seconds; return True if all records are computed."""
@@ -103,10 +108,12 @@ class Computation(Generic[T]):
         """Wait for the answers that need no `search`, in the order of the records."""
         while not self.wait(_WAIT_S):
             pass
+        computed = time.monotonic()
         for index, record in self.started.items():
             try:
                 result: Any = record.outputs()
             except ServingError as error:
                 result = error
             self.known[index] = self.to_answer(self.requests[index], result)
+        self.postprocess_s += time.monotonic() - computed
         return [self.known[index] for index in sorted(self.known)]

@@ -29,6 +29,8 @@ from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request, with_errors
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.suspects import Suspects
+from cluster_serving.protocol import memory
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import (
     DeadlineExceeded,
     InferenceFailed,
@@ -38,6 +40,7 @@ from cluster_serving.protocol.errors import (
     QueueFull,
     ServingError,
 )
+from cluster_serving.protocol.metrics import LOAD_TIME, MODEL_MEMORY, PROCESS_MEMORY
 
 NAME = "Inference"
 
@@ -107,7 +110,8 @@ class _Batches:
         self._batch_size.update(size)
         self._inference_ms.update(round(1000 * seconds))
         self._queue_wait_ms.update(round(running.wait_us / 1000))
-        yield from self._answered(answers, running.wait_us, seconds)
+        parts = computation.preprocess_s, computation.postprocess_s
+        yield from self._answered(answers, running.wait_us, seconds, *parts)
 
     def put_off(self, value: Sequence[Request], flow: SlotFlowControl) -> Iterator[AnsweredBatch]:
         """Leave a batch of a client whose requests make batches fail to `search`.
@@ -162,14 +166,22 @@ class _Batches:
                 lambda request: request.entry.client if failing.is_apart(request.entry.client) else "", self._steps
             )
 
-    def _answered(self, answers: Sequence[Answer], wait_us: int, seconds: float) -> Iterator[AnsweredBatch]:
+    def _answered(
+        self,
+        answers: Sequence[Answer],
+        wait_us: int,
+        seconds: float,
+        preprocess_s: float = 0.0,
+        postprocess_s: float = 0.0,
+    ) -> Iterator[AnsweredBatch]:
         if self._predictor.exhausted:
             self._end_process(self._parts.whole(answers))
         failures = sum("code" in answer.fields for answer in answers)
         if failures:
             self._failures.inc(failures)
         if whole := self._parts.whole(answers):
-            yield AnsweredBatch(whole, wait_us, round(1e6 * seconds))
+            parts = round(1e6 * preprocess_s), round(1e6 * postprocess_s)
+            yield AnsweredBatch(whole, wait_us, round(1e6 * seconds), *parts)
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
         """Write the computed answers, then end this process, which Flink or its supervisor replaces.
@@ -209,7 +221,10 @@ class Inference(SelfClosing, FlatMapFunction):
                     # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
                     timeout = SECRET_TIMEOUT if is_first_attempt(runtime_context) else 0.0
                     reporter.secret = wait_for_secret(client, self._options.redis.job, timeout)
-                self._predictor = Predictor.of(self._options.in_slot(index), reporter.secret)
+                began, before = time.monotonic(), memory.resident()
+                counts = Counts.of(self._options.redis.name, index)
+                self._predictor = Predictor.of(self._options.in_slot(index), reporter.secret, counts)
+                self._measured(counts, time.monotonic() - began, memory.resident() - before)
             except ServingError as error:
                 reporter.failed(error)
                 raise
@@ -248,6 +263,15 @@ class Inference(SelfClosing, FlatMapFunction):
                 self._report()
         if self._batches.searches:
             yield from self._batches.search(flow)
+
+    def _measured(self, counts: Counts, seconds: float, grown: int) -> None:
+        counts.gauges = {
+            LOAD_TIME.name: lambda: round(1e6 * seconds),
+            MODEL_MEMORY.name: lambda: max(0, grown),
+            PROCESS_MEMORY.name: memory.resident,
+        }
+        # The operators of a slot have its counts in common for as long as one of them holds them.
+        self._counts = counts
 
     def _report(self) -> None:
         self._reported = self._predictor.learned

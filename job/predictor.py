@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,8 +28,10 @@ from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecor
 from cluster_serving.job.servable import Servable, ServedModel
 from cluster_serving.job.timeout import NotComputed, Watched
 from cluster_serving.protocol import encryption
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input
+from cluster_serving.protocol.metrics import CLOSED
 from cluster_serving.protocol.results import decode_arrays, to_fields
 from cluster_serving.protocol.signature import any_size
 from cluster_serving.protocol.slots import SlotReport
@@ -57,6 +60,7 @@ class Predictor:
         secret: Secret and salt of an encrypted model.
         job: Name for the handler's `context.job`.
         version: Version for the handler's `context.version`.
+        counts: Place of figures, those of the handler too.
 
     Raises:
         ModelError: If the model cannot be loaded or fails on a batch of zeros, or a filter does not fit its outputs. Of
@@ -79,8 +83,11 @@ class Predictor:
         secret: tuple[str, str] = ("", ""),
         job: str = "",
         version: str = FIRST,
+        counts: Counts | None = None,
     ) -> None:
         options = model if isinstance(model, ModelOptions) else ModelOptions(str(Path(model).absolute()))
+        self._counts = counts or Counts()
+        self._answering_s = 0.0
         self._padding = bool(options.padding)
         self._threads = options.thread_per_model
         self._batch = batch
@@ -88,10 +95,10 @@ class Predictor:
         self._post_processing = post_processing
         self._already_batched = batch.input_already_batched
         kind: type[Servable] = ServedModel
-        load: Callable[[], Servable] = partial(ServedModel, options, secret)
+        load: Callable[[], Servable] = partial(ServedModel, options, secret, self._counts)
         if check(options).format == HANDLER:
             kind = HandledModel
-            load = partial(HandledModel, options, secret, image, batch.max_batch_size, job, version)
+            load = partial(HandledModel, options, secret, image, batch.max_batch_size, job, version, self._counts)
         if image.record_key is not None:
             encryption.prepare(image.record_key)
         self._encoding = kind.encoding(post_processing, locate(options.path))
@@ -122,7 +129,7 @@ class Predictor:
         self.close()
 
     @classmethod
-    def of(cls: type[P], options: JobOptions, secret: tuple[str, str] = ("", "")) -> P:
+    def of(cls: type[P], options: JobOptions, secret: tuple[str, str] = ("", ""), counts: Counts | None = None) -> P:
         """Return the predictor of a slot of a job."""
         return cls(
             options.model,
@@ -132,6 +139,7 @@ class Predictor:
             secret=secret,
             job=options.redis.job,
             version=options.redis.version,
+            counts=counts,
         )
 
     @property
@@ -247,6 +255,7 @@ class Predictor:
         started: dict[int, StartedRecord] = {}
         ready: dict[int, Arrays] = {}
         size = 0
+        began, self._answering_s = time.monotonic(), 0.0
         first = requests[0].inputs
         batched = self._is_batched(first)
         preprocessor = self._preprocessors[batched] if self._preprocessors else self._preprocessor_of(first, batched)
@@ -260,6 +269,7 @@ class Predictor:
                     size += array.nbytes
                 if size > _MAX_BATCH_BYTES:
                     # Sparse tensors and images of a few hundred bytes may become many megabytes.
+                    self._counts.add(CLOSED, label="memory")
                     for step in self._compute(requests, preprocessor.names, ready, batched, failure):
                         answers |= step or {}
                     ready, size = {}, 0
@@ -268,8 +278,9 @@ class Predictor:
                     started[index] = self.servable.start(preprocessor.names, prepared)
                 except ServingError as error:
                     answers[index] = requests[index].fail(error)
+        prepared_s = time.monotonic() - began
         computed, search = begin(self._compute(requests, preprocessor.names, ready, batched, failure))
-        return Computation(requests, answers | computed, started, self._finish, search)
+        return Computation(requests, answers | computed, started, self._finish, search, prepared_s, self._answering_s)
 
     def _call(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
         if isinstance(self._loaded, Watched):
@@ -364,13 +375,14 @@ class Predictor:
             if step is None:
                 yield None
                 continue
-            answers = {}
+            answers, computed = {}, time.monotonic()
             for position, outcome in step.items():
                 index = indices[position]
                 if not isinstance(outcome, ServingError):
                     answers[index] = requests[index].succeed(outcome, self._encoding)
                 elif not isinstance(outcome, NotComputed):
                     answers[index] = requests[index].fail(outcome)
+            self._answering_s += time.monotonic() - computed
             yield answers
 
     def _finish(self, request: Answerable[T], result: Any) -> T:

@@ -11,6 +11,7 @@ from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 T = TypeVar("T")
@@ -113,8 +114,9 @@ class ServedModel(Servable):
 
     model: Model
 
-    def __init__(self, options: ModelOptions, secret: tuple[str, str]) -> None:
+    def __init__(self, options: ModelOptions, secret: tuple[str, str], counts: Counts) -> None:
         self.model = load_model(options, *secret)
+        self.model.count_into(counts)
         try:
             self.zeros = self.model.warm_up(batch=1)
         except InferenceFailed as error:

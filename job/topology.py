@@ -14,13 +14,13 @@ from cluster_serving.connectors.stages.expiry import Expiry
 from cluster_serving.connectors.stages.payloads import Payloads
 from cluster_serving.connectors.stages.routing import Routing
 from cluster_serving.connectors.stages.shadow import Mirror
-from cluster_serving.connectors.stages.stats import Stats
+from cluster_serving.connectors.stages.stats import Counting, Stats
 from cluster_serving.job import inference, window
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import MARK, NAME, JobOptions
 from cluster_serving.job.window import BatchingWindow
 
-READING = (Routing, Expiry, Payloads, Mirror)
+READING = (Counting, Routing, Expiry, Payloads, Mirror)
 """Stages around the reads of a slot, in their order."""
 
 ANSWERING = (Stats, shadow.answers)
@@ -49,7 +49,9 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
     slots = _key_in_place(requests)
     # PyFlink chains the next three into one operator, so batches pass between them as Python objects, not as bytes.
     in_threads = options.execution_mode == "thread"
-    gathering = BatchingWindow(options.batch, any_size=bool(options.model.padding), lingers=in_threads)
+    gathering = BatchingWindow(
+        options.batch, any_size=bool(options.model.padding), lingers=in_threads, generation=options.redis.name
+    )
     batches = slots.process(gathering, output_type=Types.PICKLED_BYTE_ARRAY()).name(window.NAME)
     # In one thread with the source, neither could work while the other waits.
     batches.start_new_chain()

@@ -9,12 +9,15 @@ from pyflink.datastream import KeyedProcessFunction, RuntimeContext
 from cluster_serving.connectors.entry_batch import EntryBatch
 from cluster_serving.connectors.failing_clients import FailingClients
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
+from cluster_serving.connectors.runtime import subtask_index
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import Request, with_errors
 from cluster_serving.protocol import columns
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.metrics import CLOSED, GATHERING
 from cluster_serving.protocol.signature import any_size
 
 NAME = "Batching window"
@@ -30,7 +33,8 @@ class BatchingWindow(KeyedProcessFunction):
     The key leads to the slot of the source, so each slot has its window. Requests are held in memory, not in Flink
     state: until they are answered they are pending in Redis, which delivers them again after a failure.
 
-    Requests of a client whose requests make batches fail are batched apart.
+    Requests of a client whose requests make batches fail are batched apart. Batches are counted among the figures of
+    the `generation` (`protocol.counts`).
 
     With `any_size`, requests that only differ in the sizes of their inputs share a batch (`padding`).
 
@@ -38,14 +42,19 @@ class BatchingWindow(KeyedProcessFunction):
     window takes longer than all other work on a small request. It needs a thread of its own: that of thread mode.
     """
 
-    def __init__(self, options: BatchOptions, any_size: bool = False, lingers: bool = False) -> None:
+    def __init__(
+        self, options: BatchOptions, any_size: bool = False, lingers: bool = False, generation: str = ""
+    ) -> None:
         self._options = options
         self._any_size = any_size
+        self._generation = generation
         self._lingers = lingers and options.greedy_batching
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Start empty."""
-        self._batcher: Batcher[Request] = Batcher(self._options.max_batch_size, self._options.timeout_ms)
+        self._counts = Counts.of(self._generation, subtask_index(runtime_context))
+        options = self._options
+        self._batcher: Batcher[Request] = Batcher(options.max_batch_size, options.timeout_ms, self._note_closed)
         self._timer: int | None = None
 
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[list[Request]]:
@@ -101,6 +110,10 @@ class BatchingWindow(KeyedProcessFunction):
             full = self._batcher.add(key, request, now, request.size)
             if full is not None:
                 yield from self._ready(full, key)
+
+    def _note_closed(self, reason: str, since_ms: float) -> None:
+        self._counts.add(CLOSED, label=reason)
+        self._counts.observe((GATHERING, max(0, round(1000 * (1000 * time.time() - since_ms))), 1))
 
     def _ready(self, batch: list[Request], key: Hashable = None) -> Iterator[list[Request]]:
         """Yield the requests of a batch that have expired, and the others, which can be computed.

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import dead_commands, entry_points, local_run, report, templates
+from cluster_serving.launcher import dead_commands, entry_points, local_run, observing, report, templates
 from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
@@ -408,6 +408,8 @@ def _default_job(config: Config, path: Path) -> str:
     return jobs[0].name
 
 
+_OBSERVING = observing.commands(_config, _named)
+
 _COMMANDS: dict[str, Callable[..., None]] = {
     "init": _init,
     "start": _start,
@@ -424,6 +426,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "status": _status,
     "tune": _tune,
     "try": local_run.try_,
+    **_OBSERVING,
 }
 
 
@@ -519,4 +522,8 @@ def _about() -> None:
 
 def cli() -> None:
     """Run `cluster-serving-cli`."""
-    _run(_group(("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try")))
+    _run(
+        _group(
+            ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", *_OBSERVING)
+        )
+    )

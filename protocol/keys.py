@@ -113,6 +113,9 @@ class JobKeys:
     dead_letters = _Key("dead")
     """Stream of the requests that were given up."""
 
+    slot_stats = _Key("stats:slots")
+    """Hash in which the job keeps the metrics of its versions and slots (`protocol.metrics`)."""
+
     def stream(self, priority: str) -> str:
         """Return the stream of the requests of a priority; for `normal` it has the name of the job."""
         return self.job if priority == NORMAL else f"{self.job}:{priority}"
@@ -190,7 +193,15 @@ class JobKeys:
 
     def lasting(self, generations: Iterable[int] = ()) -> list[str]:
         """Return all keys of the job that do not expire, and those of some of its generations."""
-        kept = (self.generations, self.slots(), self.stats(), self.record, self.limits, self.dead_letters)
+        kept = (
+            self.generations,
+            self.slots(),
+            self.stats(),
+            self.slot_stats,
+            self.record,
+            self.limits,
+            self.dead_letters,
+        )
         keys = [*self.streams, *kept, self.attempts, self.answered, self.controller, self.control]
         for number in generations:
             keys += self.of_generation(number)

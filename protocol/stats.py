@@ -1,58 +1,30 @@
-"""Totals of a job's work: the Redis hash `<jobName>:stats`.
+"""Totals of a job's work, of all its versions and slots: the Redis hash `<jobName>:stats`.
 
-All slots of a job add to the same fields, and totals survive a restart. A rate is the difference between two readings.
+The fields are those of the metrics (`protocol.metrics`). Totals survive a restart. A rate is the difference between two
+readings.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cluster_serving.protocol import metrics
 from cluster_serving.protocol.keys import as_text
+from cluster_serving.protocol.metrics import Metric
 
-LATENCY_BOUNDS_MS = (
-    *(1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 40, 50, 70, 100, 140, 200, 300, 400, 500, 700),
-    *(1000, 1400, 2000, 3000, 5000, 7000, 10_000, 20_000, 30_000, 60_000),
-)
-"""Upper bounds of the latency histogram, in milliseconds; longer latencies count as `inf`."""
+LATENCY_BOUNDS_MS = tuple(us // 1000 if us >= 1000 else us / 1000 for us in metrics.REQUEST.bounds)
+"""Upper bounds of the latency histograms, in milliseconds; longer latencies count as `inf`."""
 
-BATCH_SIZES = tuple(1 << power for power in range(12))
+BATCH_SIZES = metrics.BATCH_SIZE.bounds
 """Upper bounds of the histogram of batch sizes; larger batches count as `inf`."""
 
-ANSWERED = "answered"
+LAST_ANSWER = "answered"
 """Field with the time of the last answers, in milliseconds by the clock of Redis."""
 
-_LATENCY = "latency_ms:"
-_WAIT = "wait_ms:"
-_BATCH_SIZE = "batch_size:"
-_TOTALS = (
-    *("requests", "failures", "batches", "wait_us", "inference_us", "write_us"),
-    *("request_wait_us", "request_inference_us", "request_write_us", "failure_us"),
-)
 
-
-def add_batch(
-    totals: Counter[str], size: int, failures: int, *, wait_us: int, inference_us: int, write_us: int
-) -> None:
-    """Add a batch of `size` requests to the totals, by field of the hash; see `JobStats` for the other numbers."""
-    totals["requests"] += size
-    totals["failures"] += failures
-    totals["batches"] += 1
-    totals["wait_us"] += wait_us
-    totals["inference_us"] += inference_us
-    totals["write_us"] += write_us
-    totals["request_wait_us"] += size * wait_us
-    totals["request_inference_us"] += size * inference_us
-    totals["request_write_us"] += size * write_us
-    totals["failure_us"] += failures * (wait_us + inference_us + write_us)
-    totals[f"{_BATCH_SIZE}{bound(BATCH_SIZES, size)}"] += 1
-    totals[f"{_LATENCY}{bound(LATENCY_BOUNDS_MS, (wait_us + inference_us + write_us) / 1000)}"] += size
-    totals[f"{_WAIT}{bound(LATENCY_BOUNDS_MS, wait_us / 1000)}"] += size
-
-
-def bound(bounds: Sequence[int], value: float) -> int | str:
+def bound(bounds: Sequence[float], value: float) -> float | str:
     """Return the bound of a histogram that a value counts for, which is part of the name of its field."""
     return "inf" if value > bounds[-1] else bounds[bisect_left(bounds, value)]
 
@@ -75,35 +47,35 @@ def latency_of(counts: Sequence[int], part: float) -> float | None:
 
 @dataclass(frozen=True)
 class JobStats:
-    """The totals of a job.
+    """The totals of a job; a record of a request with several counts as a request.
 
     Attributes:
         requests: Number of answered requests.
         failures: Number of requests that were answered with an error.
+        codes: Number of these by the code of their error.
         batches: Number of batches.
-        wait_us: Microseconds that the oldest request of each batch waited before it was computed.
-        inference_us: Microseconds of computing the batches.
-        write_us: Microseconds of writing the answers.
-        request_wait_us: As `wait_us`, with the time of a batch counted for each of its requests.
-        request_inference_us: As `inference_us`, for each request.
-        request_write_us: As `write_us`, for each request.
-        failure_us: The sum of the three, of the requests that were answered with an error.
+        compute_us: Microseconds of computing the batches.
+        write_us: Microseconds of writing the answers of the batches.
+        request_wait_us: Microseconds in the queue, with the time of the oldest in a batch counted for each.
+        request_compute_us: As `compute_us`, with the time of a batch counted for each of its requests.
+        request_us: Microseconds from arrival to answer, counted likewise.
+        failure_us: As `request_us`, of the requests that were answered with an error.
         batch_sizes: Number of batches by size: one number per bound of `BATCH_SIZES`, and one for larger batches.
         latency_ms: Number of requests by the time from the arrival of the oldest request in their batch to its answer:
             one number per bound of `LATENCY_BOUNDS_MS`, and one for longer times.
         wait_ms: As `latency_ms`, by the time until their batch was computed.
-        answered_ms: See `ANSWERED`; 0 before the first answer.
+        answered_ms: See `LAST_ANSWER`; 0 before the first answer.
     """
 
     requests: int
     failures: int
+    codes: Mapping[str, int]
     batches: int
-    wait_us: int
-    inference_us: int
+    compute_us: int
     write_us: int
     request_wait_us: int
-    request_inference_us: int
-    request_write_us: int
+    request_compute_us: int
+    request_us: int
     failure_us: int
     batch_sizes: tuple[int, ...]
     latency_ms: tuple[int, ...]
@@ -118,12 +90,27 @@ class JobStats:
         def total(name: str) -> int:
             return int(texts.get(name, 0))
 
+        def counts(metric: Metric) -> tuple[int, ...]:
+            return tuple(map(total, metric.fields))
+
+        prefix = f"{metrics.FAILED.name}:"
+        codes = {name.removeprefix(prefix): total(name) for name in sorted(texts) if name.startswith(prefix)}
+        failures, sizes = sum(codes.values()), counts(metrics.BATCH_SIZE)
         return cls(
-            **{name: total(name) for name in _TOTALS},
-            batch_sizes=tuple(total(f"{_BATCH_SIZE}{limit}") for limit in (*BATCH_SIZES, "inf")),
-            latency_ms=tuple(total(f"{_LATENCY}{limit}") for limit in (*LATENCY_BOUNDS_MS, "inf")),
-            wait_ms=tuple(total(f"{_WAIT}{limit}") for limit in (*LATENCY_BOUNDS_MS, "inf")),
-            answered_ms=total(ANSWERED),
+            requests=total(metrics.ANSWERED.name) + failures,
+            failures=failures,
+            codes=codes,
+            batches=sum(sizes),
+            compute_us=total(metrics.COMPUTE.sum),
+            write_us=total(metrics.WRITE.sum),
+            request_wait_us=total(metrics.QUEUE_WAIT.sum),
+            request_compute_us=total(metrics.RECORD_COMPUTE.name),
+            request_us=total(metrics.REQUEST.sum),
+            failure_us=total(metrics.FAILED_TIME.name),
+            batch_sizes=sizes,
+            latency_ms=counts(metrics.REQUEST),
+            wait_ms=counts(metrics.QUEUE_WAIT),
+            answered_ms=total(LAST_ANSWER),
         )
 
     def latency(self, part: float) -> float | None:

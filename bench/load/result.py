@@ -77,18 +77,18 @@ def job_work(before: JobStats | None, after: JobStats | None) -> dict[str, Any] 
     """Return the work of a job between two readings of its totals; None if there was none.
 
     Returns:
-        `batches` and their mean `batchSize`; means over batches of `queueWaitMs` (of the oldest request), `inferenceMs`
-        and `writeMs`; `batchSizes`: upper bound of the size → batches.
+        `batches` and their mean `batchSize`; `queueWaitMs`, the mean over requests of the wait of the oldest in their
+        batch; means over batches of `inferenceMs` and `writeMs`; `batchSizes`: upper bound of the size → batches.
     """
     if before is None or after is None or after.batches <= before.batches:
         return None
-    batches = after.batches - before.batches
+    batches, requests = after.batches - before.batches, after.requests - before.requests
     counts = zip((*map(str, BATCH_SIZES), "inf"), before.batch_sizes, after.batch_sizes, strict=True)
     return {
         "batches": batches,
-        "batchSize": round((after.requests - before.requests) / batches, 2),
-        "queueWaitMs": round((after.wait_us - before.wait_us) / batches / 1000, 3),
-        "inferenceMs": round((after.inference_us - before.inference_us) / batches / 1000, 3),
+        "batchSize": round(requests / batches, 2),
+        "queueWaitMs": round((after.request_wait_us - before.request_wait_us) / max(requests, 1) / 1000, 3),
+        "inferenceMs": round((after.compute_us - before.compute_us) / batches / 1000, 3),
         "writeMs": round((after.write_us - before.write_us) / batches / 1000, 3),
         "batchSizes": {bound: new - old for bound, old, new in counts if new > old},
     }

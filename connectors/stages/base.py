@@ -10,6 +10,7 @@ from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.slot import Slot
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 
 
@@ -63,9 +64,10 @@ class AnswerStage:
         client: Connection to the job's Redis.
         options: Redis, job and generation of the slot.
         clock: The clock of that Redis.
+        counts: Counts of the slot.
     """
 
-    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock) -> None:
+    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> None:
         pass
 
     def answering(self, batch: AnsweredBatch) -> AnsweredBatch:
@@ -82,5 +84,5 @@ class AnswerStage:
 MakeStage = Callable[[Slot], Stage]
 """A subclass of `Stage`, or a function that makes one; Flink sends it to the slots."""
 
-MakeAnswerStage = Callable[[redis.Redis, RedisOptions, RedisClock], AnswerStage]
+MakeAnswerStage = Callable[[redis.Redis, RedisOptions, RedisClock, Counts], AnswerStage]
 """A subclass of `AnswerStage`, or a function that makes one; Flink sends it to the slots."""

@@ -16,7 +16,6 @@ from redis.exceptions import RedisError
 from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.backlog import Backlog
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import AnswerStage, Stage
 from cluster_serving.protocol.comparison import LATENCY_US, MOST_EXAMPLES, Tally
@@ -187,7 +186,7 @@ class Comparator(Backlog[_Kept], AnswerStage):
         )
 
 
-def answers(client: redis.Redis, options: RedisOptions, _: RedisClock) -> AnswerStage:
+def answers(client: redis.Redis, options: RedisOptions, *_: object) -> AnswerStage:
     """Return the stage of a sink: that of a shadow, or of a generation that may have one."""
     return Comparator(client, options) if options.shadow else Recorder(client, options)
 

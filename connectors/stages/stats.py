@@ -1,55 +1,56 @@
-"""Totals of a job in its Redis (`protocol.stats`)."""
+"""Figures of a slot in Redis (`protocol.metrics`), of what it reads and of what it answers."""
 
 import threading
+import time
 from collections import Counter
+from typing import Any
 
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.answer import AnsweredBatch
+from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.stages.base import AnswerStage
-from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.stats import ANSWERED, add_batch
+from cluster_serving.connectors.slot import Slot
+from cluster_serving.connectors.stages.base import AnswerStage, Stage
+from cluster_serving.protocol import columns, metrics
+from cluster_serving.protocol.columns import EACH
+from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import JobKeys, as_text
+from cluster_serving.protocol.metrics import ALIVE, KEPT_S
+from cluster_serving.protocol.results import to_fields
+from cluster_serving.protocol.scripts import COUNT, Call, call, flat
+from cluster_serving.protocol.stats import LAST_ANSWER
 
 _INTERVAL = 1.0
 _CLOSE_TIMEOUT = 2.0
+_GAUGES_S = 5.0
+_PRUNE_S = 60.0
 
 
-class Stats(AnswerStage):
-    """Counts the batches of one slot; a thread adds the counts to the job's hash (`protocol.stats`) every second.
+class _Writer:
+    """A thread that adds the counts of a slot to the hashes of its job once a second.
 
-    The hash of the slot's generation gets them, too, so that generations can be compared.
-
-    So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Totals that Redis does
-    not take are kept for the next time; nothing fails because of them.
+    So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Counts that Redis does
+    not take are kept for the next time; nothing fails because of them. A shadow has only the hash of its generation:
+    its answers are none of the job.
     """
 
-    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock) -> None:
-        self._client = client
-        # The answers of a shadow are none of the job.
+    def __init__(self, client: redis.Redis, options: RedisOptions, counts: Counts) -> None:
+        # redis-py types its commands as if they might be awaitable.
+        self._client: Any = client
+        self._counts = counts
         keys = JobKeys(options.job)
-        self._keys = [*([] if options.shadow else [keys.stats()]), keys.stats(options.generation)]
-        self._clock = clock
-        self._totals: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        of_generation = keys.stats(options.generation)
+        self._keys = [of_generation] if options.shadow else [keys.stats(), of_generation, keys.slot_stats]
+        self._prefix = f"{options.version}/{counts.slot}/"
+        self._prunes = counts.slot == 0 and not options.shadow
+        self._next_gauges = self._next_prune = 0.0
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
         self._thread.start()
-
-    def answered(self, batch: AnsweredBatch, write_us: int) -> None:
-        """Count a batch; see `protocol.stats.add_batch`."""
-        failures = sum(answer.failures for answer in batch.answers)
-        with self._lock:
-            add_batch(
-                self._totals,
-                sum(answer.entry.record_count for answer in batch.answers),
-                failures,
-                wait_us=batch.wait_us,
-                inference_us=batch.inference_us,
-                write_us=write_us,
-            )
 
     def close(self) -> None:
         """Write the remaining counts, unless Redis takes longer than 2 s."""
@@ -57,25 +58,121 @@ class Stats(AnswerStage):
         self._thread.join(_CLOSE_TIMEOUT)
 
     def _run(self) -> None:
+        # In thread mode, source and sink have the same counts: one of their threads writes.
+        has_turn = False
         while not self._closed.wait(_INTERVAL):
-            self._write()
+            has_turn = has_turn or self._counts.writing.acquire(blocking=False)
+            if has_turn:
+                self._write()
         self._write()
+        if has_turn:
+            self._counts.writing.release()
 
     def _write(self) -> None:
-        with self._lock:
-            totals, self._totals = self._totals, Counter()
-        if not totals:
+        now = time.monotonic()
+        gauges = {name: read() for name, read in self._counts.gauges.items()} if now >= self._next_gauges else {}
+        totals = self._counts.take()
+        if not (totals or gauges):
             return
+        answered = LAST_ANSWER if metrics.BATCH_SIZE.sum in totals else ""
         try:
-            with self._client.pipeline(transaction=True) as pipeline:
-                now = self._clock.now_ms()
-                for key in self._keys:
-                    for field, count in totals.items():
-                        if count:
-                            pipeline.hincrby(key, field, count)
-                    if now is not None:
-                        pipeline.hset(key, ANSWERED, str(round(now)))
-                pipeline.execute()
+            call(
+                self._client,
+                Call(COUNT, self._keys, [self._prefix, answered, KEPT_S, len(gauges), *flat(gauges), *flat(totals)]),
+            )
+            if gauges:
+                self._next_gauges = now + _GAUGES_S
+            if self._prunes and now >= self._next_prune:
+                self._prune()
+                self._next_prune = now + _PRUNE_S
         except (RedisError, OSError):
-            with self._lock:
-                self._totals.update(totals)
+            self._counts.give_back(totals)
+
+    def _prune(self) -> None:
+        """Delete the figures of versions whose last slot has ended long ago."""
+        key = self._keys[-1]
+        found = {as_text(name): value for name, value in self._client.hgetall(key).items()}
+        alive: Counter[str] = Counter()
+        for name, value in found.items():
+            version, _, field = name.split("/", 2)
+            alive[version] = max(alive[version], int(value) if field == ALIVE else 0)
+        seconds = int(self._client.time()[0])
+        ended = {version for version, last in alive.items() if last < 1000 * (seconds - KEPT_S)}
+        if old := [name for name in found if name.partition("/")[0] in ended]:
+            self._client.hdel(key, *old)
+
+
+class Counting(Stage):
+    """Counts the requests that a slot reads."""
+
+    def __init__(self, slot: Slot) -> None:
+        super().__init__(slot)
+        # The copies that a shadow reads are no requests of the job.
+        self._writer = None if slot.options.shadow else _Writer(slot.client, slot.options, slot.counts)
+
+    def admit(self, entries: list[Entry]) -> list[Entry]:
+        """Count the requests."""
+        if entries:
+            more = sum([entry.record_count - 1 for entry in entries if entry.records])
+            self.slot.counts.add(metrics.REQUESTS_IN, len(entries))
+            self.slot.counts.add(metrics.RECORDS_IN, len(entries) + more)
+        return entries
+
+    def readmit(self, entry: Entry) -> Entry | None:
+        """Count a request that is computed again."""
+        self.slot.counts.add(metrics.REDELIVERIES)
+        return entry
+
+    def close(self) -> None:
+        """Write the remaining counts."""
+        if self._writer:
+            self._writer.close()
+
+
+class Stats(AnswerStage):
+    """Counts the batches of a slot, and what they took."""
+
+    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> None:
+        self._counts = counts
+        self._writer = _Writer(client, options, counts)
+
+    def answered(self, batch: AnsweredBatch, write_us: int) -> None:
+        """Count a batch."""
+        answers, counts = batch.answers, self._counts
+        size = len(answers) + sum([each.entry.record_count - 1 for each in answers if each.entry.records])
+        compute_us, parts = batch.inference_us, batch.preprocess_us + batch.postprocess_us
+        total_us = batch.wait_us + compute_us + write_us
+        failures = _failures([each for each in answers if "code" in each.fields or EACH in each.fields])
+        for code, count in failures.items():
+            counts.add(metrics.FAILED, count, code)
+        if failed := sum(failures.values()):
+            counts.add(metrics.FAILED_TIME, failed * total_us)
+        if size > failed:
+            counts.add(metrics.ANSWERED, size - failed)
+        counts.add(metrics.RECORD_COMPUTE, size * compute_us)
+        counts.observe(
+            (metrics.BATCH_SIZE, size, 1),
+            (metrics.QUEUE_WAIT, batch.wait_us, size),
+            (metrics.REQUEST, total_us, size),
+            (metrics.COMPUTE, compute_us, 1),
+            (metrics.PREPROCESS, batch.preprocess_us, 1),
+            (metrics.INFERENCE, max(0, compute_us - parts), 1),
+            (metrics.POSTPROCESS, batch.postprocess_us, 1),
+            (metrics.WRITE, write_us, 1),
+        )
+
+    def close(self) -> None:
+        """Write the remaining counts."""
+        self._writer.close()
+
+
+def _failures(answers: list[Answer]) -> Counter[str]:
+    """Return the number of failed records by code."""
+    codes: Counter[str] = Counter()
+    for answer in answers:
+        if "code" in answer.fields:
+            codes[str(answer.fields["code"])] += answer.entry.record_count
+            continue
+        outcomes = columns.outcomes(to_fields(answer.fields), answer.entry.record_count)
+        codes.update(outcome.code for outcome in outcomes if isinstance(outcome, ServingError))
+    return codes

@@ -14,7 +14,7 @@ from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.slots import slot_states
+from cluster_serving.protocol.exposition import Reading
 
 _PROMETHEUS = ("text/plain", "openmetrics")
 
@@ -40,19 +40,14 @@ class _Monitoring:
         if not any(kind in accepted for kind in _PROMETHEUS):
             return Json(as_json(await self._front.total_metrics()))
         front, registry = self._front, self._front.registry
-        queues: dict[JobLabels, int] = {}
+        jobs: list[Reading] = []
         reached = False
-        # Without Redis the lengths are unknown, but the other metrics are still wanted.
+        # Without Redis nothing is known of the jobs, but the other metrics are still wanted.
         with suppress(ServingError):
-            models = await registry.versions()
-            lengths = await registry.queue_lengths(models)
+            jobs = await registry.readings(await registry.versions())
             reached = True
-            # A canary shares the queue of its job, which counts once.
-            queues = {_labels(model): length for model, length in zip(models, lengths, strict=True) if not model.canary}
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
-        refused = {_labels(model): bool(model.refused) for model in registry.last_read() if not model.canary}
-        slots = {_labels(model): slot_states(model.reports) for model in registry.last_read()}
-        text = as_text(await front.total_metrics(), queues, ready, refused, slots)
+        text = as_text(await front.total_metrics(), ready, jobs)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:

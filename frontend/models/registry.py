@@ -18,6 +18,7 @@ from cluster_serving.frontend.errors import ModelNotFound, StartError
 from cluster_serving.frontend.models.dispatch import RETRY_BUDGET, Dispatch
 from cluster_serving.protocol.connection import RetryBudget, persistent, translated
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, Generations
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
 from cluster_serving.protocol.model_control import UNLOADED
@@ -288,6 +289,22 @@ class ModelRegistry:
 
         answers = dict(zip(keys, map(iter, await self._dispatch.ask_all(list(keys), totals)), strict=True))
         return [JobStats.read(next(answers[model.job])) for model in models]
+
+    async def readings(self, models: Sequence[PublishedModel]) -> list[Reading]:
+        """Return what Redis knows of the figures of the jobs of these models, without jobs whose keys it refuses."""
+        canaries = {model.job: [model.generation] for model in models if model.canary and model.generation}
+
+        def ask(pipeline: Any, job: str) -> None:
+            for command in questions(job, canaries.get(job, ())):
+                pipeline.execute_command(*command)
+
+        jobs = list(dict.fromkeys(model.job for model in models))
+        answers = await self._dispatch.ask(jobs, ask)
+        return [
+            Reading.of(job, answer)
+            for job, answer in zip(jobs, answers, strict=True)
+            if not isinstance(answer, ServingError)
+        ]
 
     async def store_secret(self, fields: Mapping[str, str]) -> None:
         """Store the secret of encrypted models under the keys that the jobs read."""

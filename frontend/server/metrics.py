@@ -11,6 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cluster_serving.frontend.server import totals
+from cluster_serving.protocol.exposition import Reading, exposition
 
 _PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """Prefixes of the original's names: from 2.0 on, and before."""
@@ -22,7 +23,8 @@ _PERCENTILES = {"_75th": 0.75, "_95th": 0.95, "_98th": 0.98, "_99th": 0.99, "_99
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _INSTANCES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
-_JOB = ("model", "version", "job")
+# Prometheus has a label `job` of its own.
+_JOB = ("model", "version", "serving_job")
 
 JobLabels = tuple[str, str, str]
 """Name of a model, its version, and the job that serves it."""
@@ -126,34 +128,21 @@ def counted(part: Part) -> Part:
 
 def as_text(
     part: Part,
-    queues: Mapping[JobLabels, int],
     ready: Mapping[JobLabels, bool],
-    refused: Mapping[JobLabels, bool],
-    slots: Mapping[JobLabels, Mapping[str, int]],
+    jobs: Sequence[Reading],
 ) -> bytes:
     """Return metrics in the text format of Prometheus.
 
     Args:
         part: Metrics of all processes of the front end.
-        queues: Number of requests in the streams of each job.
         ready: True for each job that answers.
-        refused: True for each job with a new model that is not served (`watchModel`).
-        slots: Number of slots of each job by their state.
+        jobs: What Redis knows of the figures of the jobs.
     """
     registry = CollectorRegistry()
-    for name, text, values in (
-        ("queue_length", "Requests in the streams of a job.", queues),
-        ("ready", "1 if the job answers, else 0.", ready),
-        ("model_refused", "1 if a new model in the folder of the job is not served, else 0.", refused),
-    ):
-        gauge = Gauge(f"cluster_serving_{name}", text, _JOB, registry=registry)
-        for labels, value in values.items():
-            gauge.labels(*labels).set(value)
-    counts = Gauge("cluster_serving_slots", "Slots of a job by their state.", (*_JOB, "state"), registry=registry)
-    for labels, states in slots.items():
-        for state, count in states.items():
-            counts.labels(*labels, state).set(count)
-    return totals.as_text(part["families"] | totals.families(registry))
+    gauge = Gauge("cluster_serving_ready", "1 if the job answers, else 0.", _JOB, registry=registry)
+    for labels, value in ready.items():
+        gauge.labels(*labels).set(value)
+    return totals.as_text(part["families"] | totals.families(registry)) + exposition(jobs).encode()
 
 
 def as_json(part: Part) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers.handler import Context, method
 from cluster_serving.job.handlers.load import Code
+from cluster_serving.job.handlers.metrics import HandlerMetrics
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
 from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, served
@@ -30,6 +31,7 @@ from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.options import NO_TOKENIZER, ImageOptions
 from cluster_serving.job.servable import Caller, Servable
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 
 _MAX_MEMORIES = 64
@@ -62,6 +64,7 @@ class HandledModel(Servable):
         max_batch_size: int,
         job: str,
         version: str,
+        counts: Counts,
     ) -> None:
         self._options = options
         self._engines: dict[tuple[Path, ...], Engine] = {}
@@ -84,6 +87,7 @@ class HandledModel(Servable):
                     max_batch_size,
                     job,
                     version,
+                    HandlerMetrics(counts),
                     partial(self._open, folder),
                     partial(tokenizer.load, folder, options.max_tokens),
                     self._choose_device,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from cluster_serving.job.handlers.engine import Engine
+from cluster_serving.job.handlers.metrics import HandlerMetrics
 from cluster_serving.protocol.inputs import Array
 
 END: Any = type("End", (), {"__repr__": lambda self: "END"})()
@@ -27,6 +28,7 @@ class Context:
         max_batch_size: Most records of a batch (`maxBatchSize`).
         job: `jobName`.
         version: Version of the model.
+        metrics: Metrics of the handler's own, which are served with those of the job.
     """
 
     folder: Path
@@ -34,6 +36,7 @@ class Context:
     max_batch_size: int
     job: str
     version: str
+    metrics: HandlerMetrics
     _open: Callable[..., Engine] = field(repr=False)
     _read_tokenizer: Callable[[], Any] = field(repr=False)
     _device: Callable[[], str] = field(repr=False)

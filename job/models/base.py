@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from cluster_serving.job.options import CPU
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
@@ -154,6 +155,10 @@ class Model(ABC):
         """Return one line about the inputs, for error messages."""
         return f"the model expects {', '.join(map(str, self.inputs))}"
 
+    def count_into(self, counts: Counts) -> None:
+        """Set the place for what the model counts; most models count nothing."""
+        self._counts = counts
+
     def close(self) -> None:
         """Free the engine's memory. The model cannot be used afterwards."""
         self._loaded = None
@@ -179,6 +184,11 @@ class Wrapper(Model):
     def close(self) -> None:
         """See `Model.close`."""
         self._model.close()
+
+    def count_into(self, counts: Counts) -> None:
+        """See `Model.count_into`."""
+        super().count_into(counts)
+        self._model.count_into(counts)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         return self.predict(inputs)

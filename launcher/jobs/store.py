@@ -18,7 +18,8 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.protocol.comparison import Comparison
-from cluster_serving.protocol.generations import LAST, Generation, Generations
+from cluster_serving.protocol.exposition import Reading, questions
+from cluster_serving.protocol.generations import CANARY, LAST, Generation, Generations
 from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
@@ -165,6 +166,12 @@ class JobStore:
     def stats(self, generation: int | None = None) -> JobStats:
         """Return the totals of the job, or of one generation."""
         return JobStats.read(cast("dict[str, str]", self.client.hgetall(self.keys.stats(generation))))
+
+    def reading(self) -> Reading:
+        """Return the figures of the job as they are now."""
+        beside = [each.number for each in self.generations().all.values() if each.role == CANARY]
+        replies = [self.client.execute_command(*command) for command in questions(self.job, beside)]
+        return Reading.of(self.job, replies)
 
     def comparison(self, shadow: int) -> Comparison:
         """Return what was compared so far of a shadow, by the number of its generation."""

@@ -93,7 +93,7 @@ class Figures:
             return told
         if longest == len(LATENCY_BOUNDS_MS):
             return f"{told}; the longest wait was more than {LATENCY_BOUNDS_MS[-1] / 1000:g} s"
-        return f"{told}; the longest wait was at most {LATENCY_BOUNDS_MS[longest]} ms"
+        return f"{told}; the longest wait was at most {LATENCY_BOUNDS_MS[longest]:g} ms"
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,7 +216,7 @@ class Controller:
     def _sample(self, slots: int) -> Sample:
         stats = self._store.stats()
         queued, oldest_ms = call(self._store.client, Call(BACKLOG, self._store.keys.streams, [GROUP]))
-        answered, waits, busy_us = stats.requests, stats.wait_ms, stats.inference_us
+        answered, waits, busy_us = stats.requests, stats.wait_ms, stats.compute_us
         return Sample(time.monotonic(), slots, answered, waits, busy_us, queued, oldest_ms)
 
     def _possible(self, decision: Decision, now: int) -> int:

@@ -11,6 +11,7 @@ from cluster_serving.job.window import BatchingWindow
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
 from cluster_serving.protocol.tensors import encode
+from tests.support.fixtures.flink_context import Context
 from tests.support.fixtures.waiting import wait_until
 
 
@@ -20,7 +21,7 @@ def entry(uri):
 
 def opened(**options):
     window = BatchingWindow(BatchOptions(**options), lingers=True)
-    window.open(None)
+    window.open(Context())
     return window
 
 

@@ -66,15 +66,15 @@ def statistics(model: PublishedModel, totals: JobStats) -> dict[str, Any]:
         return {"count": count, "ns": 1000 * us}
 
     requests, failures = totals.requests, totals.failures
-    waited, computed, wrote = totals.request_wait_us, totals.request_inference_us, totals.request_write_us
+    waited, computed = totals.request_wait_us, totals.request_compute_us
     stats = {
-        "success": part(requests - failures, waited + computed + wrote - totals.failure_us),
+        "success": part(requests - failures, totals.request_us - totals.failure_us),
         "fail": part(failures, totals.failure_us),
         "queue": part(requests, waited),
         # Triton's perf_analyzer ends with an error if the counts of the three differ.
         "compute_input": part(requests, 0),
         "compute_infer": part(requests, computed),
-        "compute_output": part(requests, wrote),
+        "compute_output": part(requests, totals.request_us - waited - computed),
     } | dict.fromkeys(("cache_hit", "cache_miss"), part(0, 0))
     return {
         "name": model.name,

@@ -17,6 +17,7 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 from tests.support.fixtures import slots
 from tests.support.fixtures.waiting import wait_until
 
@@ -154,7 +155,8 @@ def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(re
     found = compared(db, job)
     assert (found.differing, found.serving_failures, found.shadow_failures, found.skipped) == (3, 1, 1, 1)
     assert found.largest == 0.5
-    assert (found.serving_ms[2], found.shadow_ms[8]) == (6, 6)
+    at = LATENCY_BOUNDS_MS.index
+    assert (found.serving_ms[at(4)], found.shadow_ms[at(32)]) == (6, 6)
     example = found.examples[0]
     assert example["uri"] == "request-3"
     assert example["difference"] == "output y: 1 of 2 numbers differ, by up to 0.5"

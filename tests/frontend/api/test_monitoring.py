@@ -38,7 +38,7 @@ def test_prometheus_gets_its_own_format(ask, job, db):
     assert f'cluster_serving_http_requests_total{{{labels},status="400",version=""}} 1.0' in text
     assert f'cluster_serving_http_request_seconds_count{{{labels},version="1"}} 1.0' in text
     assert f"cluster_serving_http_instances_sum{{{labels}}} 2.0" in text
-    assert f'cluster_serving_queue_length{{job="{job}",model="{job}",version="1"}} 0.0' in text
+    assert f'cluster_serving_queue_length{{serving_job="{job}"}} 0\n' in text
     assert "cluster_serving_http_in_flight 0.0" in text
     assert "nowhere" not in text
 
@@ -48,10 +48,10 @@ def test_prometheus_sees_from_the_start_which_jobs_are_ready(serve, report, job)
     report(("x", "float32", (None, 2)), job=f"{job}-failed", state="failed")
     front = serve()
     text = httpx.get(f"{front.url}/metrics", headers={"accept": "text/plain"}).text
-    assert f'cluster_serving_ready{{job="{job}",model="{job}",version="1"}} 1.0' in text
-    assert f'cluster_serving_ready{{job="{job}-failed",model="{job}-failed",version="1"}} 0.0' in text
+    assert f'cluster_serving_ready{{model="{job}",serving_job="{job}",version="1"}} 1.0' in text
+    assert f'cluster_serving_ready{{model="{job}-failed",serving_job="{job}-failed",version="1"}} 0.0' in text
     for name, failed in ((job, 0), (f"{job}-failed", 1)):
-        slots = f'cluster_serving_slots{{job="{name}",model="{name}",state="%s",version="1"}} %d.0'
+        slots = f'cluster_serving_slots{{serving_job="{name}",version="1",state="%s"}} %d'
         assert slots % ("ready", 1 - failed) in text and slots % ("failed", failed) in text
         assert slots % ("silent", 0) in text
 
@@ -64,22 +64,22 @@ def test_a_model_that_is_served_without_redis_is_not_ready_for_prometheus():
         text = httpx.get(f"{running.url}/metrics", headers={"accept": "text/plain"}, timeout=30).text
     finally:
         running.stop()
-    assert 'cluster_serving_ready{job="one",model="one",version="1"} 0.0' in text
+    assert 'cluster_serving_ready{model="one",serving_job="one",version="1"} 0.0' in text
 
 
 def test_a_new_model_that_is_not_served_is_seen_everywhere(serve, report, echo, job, db, tmp_path):
     report(("x", "float32", (None, 2)))
     front = serve()
     plain = {"accept": "text/plain"}
-    refused = f'cluster_serving_model_refused{{job="{job}",model="{job}",version="1"}} '
+    refused = f'cluster_serving_model_refused{{serving_job="{job}"}} '
 
     def get(path, **headers):
         return httpx.get(f"{front.url}{path}", headers=headers)
 
-    assert f"{refused}0.0" in get("/metrics", **plain).text
+    assert f"{refused}0\n" in get("/metrics", **plain).text
     assert get(f"/models/{job}").json()[0]["refusedModel"] == ""
     db.hset(JobKeys(job).controller, "refused", "no graph")
-    wait_until(lambda: f"{refused}1.0" in get("/metrics", **plain).text)
-    assert get(f"/models/{job}").json()[0]["refusedModel"] == "no graph"
+    wait_until(lambda: f"{refused}1\n" in get("/metrics", **plain).text)
+    wait_until(lambda: get(f"/models/{job}").json()[0]["refusedModel"] == "no graph")
     assert get("/health/ready").json() == {"ready": True, "refusedModels": {job: "no graph"}}
     db.delete(JobKeys(job).controller)

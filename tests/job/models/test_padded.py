@@ -6,6 +6,7 @@ import pytest
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.padded import PaddedModel
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from tests.support.fixtures.handled import load, results, write
 from tests.support.fixtures.predictor import save_doubling
@@ -245,3 +246,11 @@ def test_a_handler_calls_a_padded_model_with_lists(tmp_path):
     )
     found = results(load(tmp_path, padding={"x": 0}), *({"x": vector(size)} for size in (2, 3, 2)))
     assert [list(result["y"]) for result in found] == [[2, 4], [2, 4, 6], [2, 4]]
+
+
+def test_the_share_of_padding_is_counted():
+    counts = Counts()
+    model = PaddedModel(Python(lambda x: [x.sum(axis=1)], x=[None]), {"x": 0})
+    model.count_into(counts)
+    computed(model, 3, 8)
+    assert counts.take() == {"padded_elements": 16, "padding_elements": 5}

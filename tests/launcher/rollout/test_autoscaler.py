@@ -152,7 +152,7 @@ def test_totals_that_begin_anew_are_no_load():
 def test_the_percentile_lies_between_the_bounds_of_the_histogram():
     counts = [0] * (len(LATENCY_BOUNDS_MS) + 1)
     assert percentile(counts) == 0
-    counts[LATENCY_BOUNDS_MS.index(10)] = 100
-    assert 7 < percentile(counts) < 10
+    counts[LATENCY_BOUNDS_MS.index(16)] = 100
+    assert 8 < percentile(counts) < 16
     counts[-1] = 100
     assert percentile(counts) == LATENCY_BOUNDS_MS[-1]

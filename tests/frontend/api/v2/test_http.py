@@ -1,7 +1,6 @@
 """The v2 protocol over HTTP, asked by Triton's own client, sync and asyncio; Redis is real, the consumer echoes."""
 
 import asyncio
-from collections import Counter
 
 import httpx
 import ml_dtypes
@@ -12,8 +11,17 @@ import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.metrics import (
+    ANSWERED,
+    BATCH_SIZE,
+    FAILED,
+    FAILED_TIME,
+    QUEUE_WAIT,
+    RECORD_COMPUTE,
+    REQUEST,
+)
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.protocol.stats import ANSWERED, add_batch
+from cluster_serving.protocol.stats import LAST_ANSWER
 from tests.support.fixtures.waiting import wait_until
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
@@ -139,10 +147,17 @@ def test_filtered_outputs_are_described_as_they_are(serve, report, job):
 
 
 def test_statistics_are_those_of_the_job(client, job, db):
-    totals = Counter()
-    add_batch(totals, 4, 1, wait_us=30, inference_us=200, write_us=7)
-    add_batch(totals, 1, 0, wait_us=5, inference_us=100, write_us=3)
-    db.hset(JobKeys(job).stats(), mapping={**totals, ANSWERED: 1_700_000_000_000})
+    totals = {
+        ANSWERED.name: 4,
+        f"{FAILED.name}:INVALID_INPUT": 1,
+        FAILED_TIME.name: 237,
+        BATCH_SIZE.fields[0]: 1,
+        BATCH_SIZE.fields[2]: 1,
+        QUEUE_WAIT.sum: 4 * 30 + 5,
+        RECORD_COMPUTE.name: 4 * 200 + 100,
+        REQUEST.sum: 4 * 237 + 108,
+    }
+    db.hset(JobKeys(job).stats(), mapping={**totals, LAST_ANSWER: 1_700_000_000_000})
     row = client.get_inference_statistics(job)["model_stats"][0]
     assert (row["name"], row["inference_count"], row["execution_count"]) == (job, 4, 2)
     assert row["last_inference"] == 1_700_000_000_000

@@ -1,0 +1,117 @@
+"""Figures of jobs, as Redis has them, and their text for Prometheus."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL, JobKeys, as_text
+from cluster_serving.protocol.metrics import (
+    ALIVE,
+    COUNTER,
+    DEAD,
+    GAUGE,
+    HANDLER,
+    HISTOGRAM,
+    METRICS,
+    OLDEST,
+    QUEUE,
+    REFUSED,
+    RESTARTS,
+    SLOTS,
+    Metric,
+    of_handler,
+)
+from cluster_serving.protocol.scripts import BACKLOG, Call
+from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports, slot_states
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What Redis knows of the figures of a job at one time.
+
+    Attributes:
+        job: `jobName`.
+        slots: Fields of each slot that has counted, by version and index.
+        of_job: Values of the metrics of the whole job.
+        reports: Reports of the slots.
+    """
+
+    job: str
+    slots: Mapping[tuple[str, str], Mapping[str, int]]
+    of_job: Mapping[str, int]
+    reports: Sequence[SlotReport]
+
+    @classmethod
+    def of(cls, job: str, replies: Sequence[Any]) -> Reading:
+        """Read the replies to `questions`."""
+        totals, (length, oldest_ms), dead, refused, (seconds, _), *reports = replies
+        slots: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+        for name, value in totals.items():
+            version, slot, field = as_text(name).split("/", 2)
+            slots[version, slot][field] = int(value)
+        for values in slots.values():
+            if values.get(ALIVE, 0) < 1000 * (seconds - SILENT_AFTER_S):
+                for metric in METRICS:
+                    if metric.kind == GAUGE:
+                        values.pop(metric.name, None)
+        of_job = {QUEUE.name: length, OLDEST.name: 1000 * oldest_ms, DEAD.name: dead, REFUSED.name: int(bool(refused))}
+        return cls(job, slots, of_job, [report for each in reports for report in read_reports(each, seconds)])
+
+    def of_slots(self, metric: Metric) -> Iterator[tuple[dict[str, str], str, float]]:
+        """Yield labels, suffix and value of each sample of a metric."""
+        if metric is SLOTS:
+            for version in sorted({report.version for report in self.reports}):
+                for state, count in slot_states(r for r in self.reports if r.version == version).items():
+                    yield {"version": version, "state": state}, "", count
+        elif metric is RESTARTS:
+            for report in self.reports:
+                yield {"version": report.version, "slot": str(report.index)}, "", report.restarts
+        for (version, slot), values in sorted(self.slots.items()):
+            for suffix, labels, value in metric.samples(values):
+                yield {"version": version, "slot": slot, **labels}, suffix, value
+
+    def handled(self) -> set[tuple[str, str]]:
+        """Return kind and name of the metrics of the handler."""
+        names = (name.split(":") for values in self.slots.values() for name in values if name.startswith(f"{HANDLER}_"))
+        return {(HISTOGRAM if len(parts) > 1 else COUNTER, parts[0].partition("_")[2]) for parts in names}
+
+
+def questions(job: str, generations: Iterable[int] = ()) -> list[list[Any]]:
+    """Return the commands whose replies are a `Reading`; `generations` are those beside the one that serves."""
+    keys = JobKeys(job)
+    return [
+        ["HGETALL", keys.slot_stats],
+        Call(BACKLOG, keys.streams, [GROUP]).command(by_text=True),
+        ["XLEN", keys.dead_letters],
+        ["HGET", keys.controller, REFUSED_MODEL],
+        ["TIME"],
+        *(["HGETALL", keys.slots(number)] for number in (None, *generations)),
+    ]
+
+
+def exposition(readings: Iterable[Reading]) -> str:
+    """Return the metrics of jobs in the text format of Prometheus."""
+    known = list(readings)
+    handled = [of_handler(*each) for each in sorted({each for reading in known for each in reading.handled()})]
+    return "".join(_family(metric, known) for metric in (*METRICS, *handled))
+
+
+def _family(metric: Metric, readings: Sequence[Reading]) -> str:
+    lines = []
+    for reading in readings:
+        values = metric.samples(reading.of_job) if metric.of_job else ()
+        samples = [(labels, suffix, value) for suffix, labels, value in values]
+        for labels, suffix, value in samples or reading.of_slots(metric):
+            told = {"serving_job": reading.job, **labels}
+            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in told.items())
+            lines.append(f"{metric.full_name}{suffix}{{{shown}}} {value:.15g}\n")
+    if not lines:
+        return ""
+    return f"# HELP {metric.full_name} {metric.text}\n# TYPE {metric.full_name} {metric.kind}\n{''.join(lines)}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,64 @@
+"""Metrics of a job: definitions, and their text for Prometheus."""
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cluster_serving.protocol import metrics
+from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.exposition import Reading, exposition
+from cluster_serving.protocol.metrics import HISTOGRAM, METRICS, of_handler, table
+
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+
+
+def reading(slots, job="one", reports=()):
+    return Reading(job, slots, {metrics.QUEUE.name: 3, metrics.OLDEST.name: 1_500_000, "dead_letters": 0}, reports)
+
+
+def parsed(*readings):
+    return {family.name: family for family in text_string_to_metric_families(exposition(readings))}
+
+
+def test_the_table_of_the_docs_is_that_of_the_code():
+    assert table() in DOCS.read_text("utf8")
+
+
+def test_names_follow_the_rules_of_prometheus():
+    for metric in METRICS:
+        assert metric.full_name.endswith("_total") == (metric.kind == "counter")
+        assert metric.unit != "seconds" or "seconds" in metric.name
+        assert metric.unit != "bytes" or "bytes" in metric.name
+        # Prometheus has a label `job` of its own.
+        assert "job" not in metric.labels
+
+
+def test_a_histogram_has_the_form_that_prometheus_reads():
+    counts = Counts()
+    counts.observe((metrics.WRITE, 1500, 1), (metrics.WRITE, 2000, 2), (metrics.WRITE, 10**9, 1))
+    family = parsed(reading({("7", "0"): counts.take()}))["cluster_serving_write_seconds"]
+    buckets = {each.labels["le"]: each.value for each in family.samples if each.name.endswith("_bucket")}
+    assert (buckets["0.001"], buckets["0.002"], buckets["65.536"], buckets["+Inf"]) == (0, 3, 3, 4)
+    rest = {each.name.rpartition("_")[2]: each for each in family.samples if not each.name.endswith("_bucket")}
+    assert rest["count"].value == 4 and rest["sum"].value == 1000.0055
+    assert rest["sum"].labels == {"serving_job": "one", "version": "7", "slot": "0"}
+
+
+def test_counters_have_their_labels_and_jobs_share_a_family():
+    values = {"records_answered": 5, "records_failed:INVALID_INPUT": 2, "record_compute_seconds": 2_500_000}
+    found = parsed(reading({("1", "0"): values}), reading({("1", "0"): values}, job='t"wo'))
+    assert [each.labels["serving_job"] for each in found["cluster_serving_records_answered"].samples] == ["one", 't"wo']
+    (failed, _) = found["cluster_serving_records_failed"].samples
+    assert failed.labels["code"] == "INVALID_INPUT" and failed.value == 2
+    assert found["cluster_serving_record_compute_seconds"].samples[0].value == 2.5
+    assert found["cluster_serving_oldest_waiting_seconds"].samples[0].value == 1.5
+
+
+def test_metrics_of_a_handler_are_served_with_the_others():
+    counts = Counts()
+    counts.add(of_handler("counter", "cache_hits"), 3_000_000)
+    counts.observe((of_handler(HISTOGRAM, "score"), 500_000, 1))
+    found = parsed(reading({("1", "0"): counts.take()}))
+    assert found["cluster_serving_handler_cache_hits"].samples[0].value == 3
+    buckets = {each.labels.get("le"): each.value for each in found["cluster_serving_handler_score"].samples}
+    assert (buckets["0.256"], buckets["0.512"], buckets[None]) == (0, 1, 1)
