@@ -7,7 +7,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
-FOLDERS = "bench|charts|client|connectors|docs|examples|flink-conf|frontend|job|launcher|protocol|settings|tests"
+FOLDERS = (
+    "bench|charts|client|cluster_serving|connectors|docs|embed|examples|flink-conf|frontend|job|launcher|protocol|"
+    "settings|tests"
+)
 
 
 def anchors(page):

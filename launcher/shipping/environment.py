@@ -61,6 +61,8 @@ def _packages(needed: Iterable[Distribution]) -> Iterator[tuple[PurePosixPath, P
 def _code() -> Iterator[tuple[PurePosixPath, Path]]:
     """Yield the files of this package that run in the job, wherever they are installed from."""
     root = PACKAGES / "cluster_serving"
+    # A package of this name without it would be hidden by one that is installed in the cluster.
+    yield PurePosixPath("cluster_serving", "__init__.py"), root / "__init__.py"
     for package in _CODE:
         folder = root / package
         for file in sorted(folder.rglob("*")):

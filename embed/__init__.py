@@ -1,0 +1,1 @@
+"""A predictor inside other programs: data frames, Flink jobs, batch files and other engines."""

@@ -1,0 +1,98 @@
+"""Settings of an embedded model, which are the keys of `config.yaml` in snake case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from cluster_serving.job.options import BatchOptions, ImageOptions, ModelOptions
+from cluster_serving.job.remote.url import is_url
+
+_ANY_ROWS = 1 << 31
+_KINDS: dict[str, type] = {"model": ModelOptions, "image": ImageOptions, "batch": BatchOptions}
+_FIELDS = {
+    "model": {field.name for field in fields(ModelOptions)} - {"path", "slot"},
+    "image": {field.name for field in fields(ImageOptions)} - {"record_key"},
+    "batch": {"max_batch_size"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a model. Predictors with equal settings share a copy of it.
+
+    Attributes:
+        path: Folder or address of the model, or folder of its versions.
+        sized: True if the caller has chosen `max_batch_size`.
+    """
+
+    model: ModelOptions
+    image: ImageOptions
+    batch: BatchOptions
+    post_processing: str = ""
+    secret: tuple[str, str] = ("", "")
+    sized: bool = False
+
+    @classmethod
+    def of(cls, path: str | Path, options: Mapping[str, Any]) -> Settings:
+        """Check options.
+
+        Raises:
+            TypeError: If there is no such option.
+            ValueError: If a value is of a wrong type; the message names the option.
+        """
+        given = dict(options)
+        rest = {name: given.pop(name) for name in ("post_processing", "secret") if name in given}
+        found: dict[str, dict[str, Any]] = {group: {} for group in _KINDS}
+        for name, value in given.items():
+            if name not in _keys():
+                raise TypeError(f"Predictor has no option {name!r}; the options are {', '.join(sorted(_keys()))}")
+            group, field = _keys()[name]
+            found[group][field] = _checked(group, field, name, value)
+        address = str(path) if is_url(str(path)) else str(Path(path).absolute())
+        return cls(
+            ModelOptions(address, **found["model"]),
+            ImageOptions(**found["image"]),
+            BatchOptions(**found["batch"], max_rows=_ANY_ROWS),
+            **rest,
+            sized=bool(found["batch"]),
+        )
+
+    @property
+    def path(self) -> str:
+        """Folder or address of the model."""
+        return self.model.path
+
+    def at(self, path: str) -> Settings:
+        """Return the settings of the same model at another path."""
+        return replace(self, model=replace(self.model, path=path))
+
+
+@cache
+def _keys() -> dict[str, tuple[str, str]]:
+    """Return group and field of each option."""
+    return dict(_named())
+
+
+def _named() -> Iterator[tuple[str, tuple[str, str]]]:
+    for group, names in _FIELDS.items():
+        for name in names:
+            is_prefixed = name == "encrypted" or (group == "image" and group not in name)
+            yield f"{group}_{name}" if is_prefixed else name.removesuffix("_s"), (group, name)
+
+
+def _checked(group: str, field: str, name: str, value: Any) -> Any:
+    if field == "padding":
+        value = tuple(dict(value).items())
+    if field in ("mean", "std") and isinstance(value, int | float):
+        value = (value,)
+    try:
+        whole: object = TypeAdapter(_KINDS[group]).validate_python({"path": ""} | {field: value})
+    except ValidationError as error:
+        raise ValueError(f"{name}={value!r}: {error.errors()[0]['msg']}") from None
+    return getattr(whole, field)
