@@ -20,6 +20,19 @@ def sections():
     return found
 
 
+def test_the_lines_of_jobs_are_those_of_the_examples():
+    programs = [file.read_text("utf8") for file in (PAGE.parents[1] / "examples" / "flink").glob("*.py")]
+    lines = re.findall(r"^```py\n(.*?)^```", PAGE.read_text("utf8"), re.MULTILINE | re.DOTALL)
+    assert len(lines) >= 2
+    for block in lines:
+        assert any(block in program for program in programs), block
+
+
+def test_the_examples_are_short():
+    for file in (PAGE.parents[1] / "examples" / "flink").glob("*.py"):
+        assert len(file.read_text("utf8").splitlines()) < 40, file
+
+
 @pytest.mark.parametrize("heading", sections())
 def test_the_programs_of_a_section_run(heading, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
