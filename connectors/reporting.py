@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, write_hash
 from cluster_serving.connectors.ticks import Ticks
-from cluster_serving.protocol.errors import RedisUnavailable, ServingError
+from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.generations import LAST, SERVING, Generation
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
@@ -114,9 +114,9 @@ class SlotReporter:
         self._change(replace(report, state="ready"))
         self._persist(self._put)
 
-    def failed(self, error: ServingError) -> None:
+    def failed(self, code: str, error: str) -> None:
         """Report that the model cannot be loaded; the description of the slot's last model stays."""
-        self._change(replace(self._report, state="failed", code=error.code, error=str(error)))
+        self._change(replace(self._report, state="failed", code=code, error=error))
         self._persist(self._put)
 
     def close(self) -> None:

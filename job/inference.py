@@ -225,11 +225,9 @@ class Inference(SelfClosing, FlatMapFunction):
                 counts = Counts.of(self._options.redis.name, index)
                 self._predictor = Predictor.of(self._options.in_slot(index), reporter.secret, counts)
                 self._measured(counts, time.monotonic() - began, memory.resident() - before)
-            except ServingError as error:
-                reporter.failed(error)
-                raise
             except Exception as error:
-                reporter.failed(ModelError(f"{type(error).__name__}: {error}"))
+                known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
+                reporter.failed(known.code, self._options.model.as_configured(str(known)))
                 raise
             opened.callback(self._predictor.close)
             if not self._options.redis.shadow:

@@ -88,6 +88,7 @@ class ModelOptions:
         device: `cpu`, `auto`, or names of devices separated by commas (see `job.models.devices.choose`). An engine gets
             the name of the one that it is to use.
         slot: Index of the slot that loads the model.
+        configured: The path in the configuration, where `path` is that of a copy.
     """
 
     path: str
@@ -108,6 +109,12 @@ class ModelOptions:
     normalize: bool = False
     device: str = CPU
     slot: int = 0
+    configured: str = ""
+
+    def as_configured(self, message: str) -> str:
+        """Return a message that names the model as the configuration does, since users know nothing of a copy."""
+        is_copy = self.configured and self.path.startswith("/")
+        return message.replace(self.path, self.configured) if is_copy else message
 
 
 MOST_ROWS = 32

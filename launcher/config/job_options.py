@@ -62,7 +62,7 @@ def with_layout(
 
 def model_options(config: Config) -> ModelOptions:
     """Return the options of the model."""
-    return _options(ModelOptions, "model", config, padding=tuple(config.padding.items()), slot=0)
+    return _options(ModelOptions, "model", config, padding=tuple(config.padding.items()), slot=0, configured="")
 
 
 def job_options(config: Config, submission: str, payload_folder: str = "", generation: int = 1) -> JobOptions:

@@ -312,9 +312,8 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
         except LaunchError as second:
             # Not raised: the command ends with the reason why the start failed.
             say(f"job {job} may still run: {second}")
-        if type(error) is LaunchError and options.model.path in str(error):
-            # The path is that of a copy, of which the user knows nothing.
-            raise LaunchError(str(error).replace(options.model.path, config.model_path)) from None
+        if type(error) is LaunchError:
+            raise LaunchError(options.model.as_configured(str(error))) from None
         raise
     return Started(
         config, flink.page(job_id), slot.summary, decision.described(target, services.store, config, options)

@@ -44,7 +44,7 @@ def keep(home: Path, config: Config, options: JobOptions) -> JobOptions:
             f"{options.redis.generation} when that starts again: no copy can be made: {error}"
         )
         return options
-    return replace(options, model=replace(options.model, path=str(folder)))
+    return replace(options, model=replace(options.model, path=str(folder), configured=options.model.path))
 
 
 def tidy(home: Path, used: Iterable[JobOptions]) -> None:

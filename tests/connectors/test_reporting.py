@@ -271,14 +271,14 @@ def test_a_slot_counts_its_restarts_and_keeps_the_error_of_the_attempt_before(db
     try:
         first, report = attempt("a")
         assert (report.restarts, report.error) == (0, None)
-        first.failed(ModelError("no such file"))
+        first.failed(ModelError.code, "no such file")
         second, report = attempt("a")
         assert (report.restarts, report.state, report.error) == (1, "loading", "no such file")
         assert report.has_failed
         second.ready(SlotReport("", ""))
         third, report = attempt("a")
         assert (report.restarts, report.has_failed) == (2, False)
-        third.failed(ModelError("no such file"))
+        third.failed(ModelError.code, "no such file")
         fourth, report = attempt("b")
         assert (report.restarts, report.has_failed) == (0, False)
         for reporter in (first, second, third, fourth):

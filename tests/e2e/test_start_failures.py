@@ -53,6 +53,16 @@ def test_a_model_that_cannot_be_served(cluster, no_digits, name, words):
     assert "RUNNING" not in "".join(line for line in listed.splitlines() if "failing" in line)
 
 
+def test_a_failed_start_is_listed_with_the_model_as_it_is_configured(cluster, no_digits):
+    """And not with the path of a copy."""
+    folder = no_digits("broken")
+    assert cluster.start(jobName="failing", modelPath=folder).returncode != 0
+    listed = json.loads(cluster.run("cluster-serving-cli", "list", "--json", cwd=cluster.folder / "failing").stdout)
+    (error,) = [job["error"] for job in listed if job["name"] == "failing"]
+    assert str(folder / "net.xml") in error
+    assert "failing@" not in error
+
+
 def test_a_folder_that_does_not_exist(cluster, tmp_path):
     done = cluster.start(jobName="failing", modelPath=tmp_path / "nowhere")
     assert done.returncode != 0
