@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 from collections.abc import Coroutine, Sequence
@@ -13,6 +12,7 @@ import httpx
 
 from cluster_serving.frontend.errors import Forbidden, StartError
 from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.loopback import is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Callbacks:
 
 def _client(hosts: Sequence[str]) -> httpx.AsyncClient:
     """Return a client that uses the proxies of the environment, except for hosts that are this machine itself."""
-    names = {name for host in hosts for name in (host, host.rpartition(":")[0]) if _is_loopback(name)}
+    names = {name for host in hosts for name in (host, host.rpartition(":")[0]) if is_loopback(name)}
     direct = {f"all://[{name}]" if ":" in name else f"all://{name}": None for name in names}
     try:
         return httpx.AsyncClient(timeout=_TIMEOUT, mounts=direct)
@@ -111,10 +111,3 @@ def _client(hosts: Sequence[str]) -> httpx.AsyncClient:
             f"callbacks cannot use the proxies of the environment ({variables}): {error}; write such as "
             "HTTPS_PROXY=http://host:3128 and NO_PROXY=localhost,::1, or unset the variable"
         ) from None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

@@ -183,7 +183,9 @@ def test_rows_of_several_inputs_need_names(ask, report):
     )
 
 
-def test_our_form_of_the_original_client_is_answered(ask):
+def test_our_form_of_the_original_client_is_answered(ask, monkeypatch):
+    # A proxy of the environment does not lead to this machine itself.
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     body = '{"instances": [{"x": [1, 2.5]}]}'
     base = str(ask.base_url)
     assert original.InputQueue(frontend_url=base).predict(body) == "data=[1.0,2.5],shape=[2];"
