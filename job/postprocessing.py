@@ -104,7 +104,7 @@ def make_argmax(argument: str, folder: Path) -> Step:
 
 def make_threshold(argument: str, folder: Path) -> Step:
     """Return the filter `threshold(x)`."""
-    return partial(_at_least, float(argument))
+    return partial(_at_least, np.float32(argument))
 
 
 def make_labels(argument: str, folder: Path) -> Step:
@@ -163,10 +163,10 @@ def _top_n(count: int, name: str, output: Any) -> Ranking:
     return Ranking(output[:count]) if isinstance(output, Ranking) else top_n(name, output, count)
 
 
-def _at_least(least: float, name: str, output: Any) -> Ranking:
-    """Return the ranking of the classes whose value is `least` or more."""
+def _at_least(least: np.float32, name: str, output: Any) -> Ranking:
+    """Return the ranking of the classes whose value is `least` or more, as the float32 that clients read."""
     ranking = output if isinstance(output, Ranking) else top_n(name, output, kind="threshold")
-    return Ranking((index, value) for index, value in ranking if value >= least)
+    return Ranking((index, value) for index, value in ranking if np.float32(value) >= least)
 
 
 def _labelled(file: str, labels: Sequence[str], name: str, output: Any) -> Any:

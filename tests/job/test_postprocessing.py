@@ -80,6 +80,8 @@ def test_filters_compute_one_after_the_other(tmp_path):
     assert filtered("threshold(-1e3) | topN(1)", logits).top_n == [(1, 3.0)]
     assert filtered("topN(2) | threshold(2.5)", logits).top_n == [(1, 3.0)]
     assert filtered("threshold(9)", logits).top_n == []
+    # As numbers of float32, in which clients read it; in float64 it would be a little less.
+    assert filtered("threshold(0.9)", np.array([0.9, 0.8], "f4")).top_n == [(0, pytest.approx(0.9))]
     two = filtered("argmax|labels(labels.txt)", logits, -logits, folder=tmp_path)
     assert (two["y0"].item(), two["y1"].item()) == ("dog", "cat")
     ranked = filtered("softmax | topN(2) | labels(labels.txt)", logits, folder=tmp_path).value.item()
