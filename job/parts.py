@@ -12,7 +12,10 @@ from cluster_serving.protocol.results import encode_result
 
 
 class Parts:
-    """The records of a slot that are answered, while others of their entries are not."""
+    """The records of a slot that are answered, while others of their entries are not.
+
+    An entry that is delivered twice is answered twice.
+    """
 
     def __init__(self) -> None:
         # By the object of the entry, which a second delivery has of its own.
