@@ -171,9 +171,13 @@ def supervise(config, *command):
     return spawn(command, record, home / "redis.log", home, os.environ), record
 
 
-def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster):
-    command = f"sleep 1; exec {redis_program.find()} --port {own_cluster.redis_port}"
+def test_a_redis_that_is_being_started_again_is_waited_for(config, own_cluster, tmp_path):
+    command = (
+        f"until test -e {tmp_path}/go; do sleep 0.1; done; exec {redis_program.find()} --port {own_cluster.redis_port}"
+    )
     supervisor, record = supervise(config(), "sh", "-c", command)
+    # A Redis that listens already would be introduced.
+    threading.Timer(2, (tmp_path / "go").touch).start()
     assert ensure(config()) == []
     assert Process.read(record) == supervisor
 
