@@ -8,11 +8,10 @@ does not come up, nothing changes for clients.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from redis.exceptions import ConnectionError, RedisError
 
@@ -37,8 +36,6 @@ from cluster_serving.protocol.generations import (
     Generation,
 )
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
-
-T = TypeVar("T")
 
 _POLL_S = 0.1
 _SETTLED_S = 1.0
@@ -365,30 +362,27 @@ def _retire(services: Services, config: Config, generation: Generation) -> None:
 
 
 def _cancel(services: Services, generation: Generation) -> None:
-    def cancel() -> None:
-        for each in _listed(services, generation):
-            services.flink.cancel(each.id)
-
-    while _running(services, generation):
-        _patiently(cancel)
+    deadline = time.monotonic() + _FLINK_BACK_S
+    while running := _running(services, generation):
+        try:
+            for each in running:
+                services.flink.cancel(each.id)
+        except LaunchError:
+            # The JobManager has died meanwhile.
+            if time.monotonic() > deadline:
+                raise
 
 
 def _running(services: Services, generation: Generation) -> list[Job]:
     """Return the jobs of a generation that Flink has now, which are others after the death of its JobManager."""
-    return _patiently(lambda: _listed(services, generation))
-
-
-def _listed(services: Services, generation: Generation) -> list[Job]:
-    return [each for each in services.flink.jobs(services.store.job) if each.submission == generation.submission]
-
-
-def _patiently(call: Callable[[], T]) -> T:
-    """Call Flink again while its JobManager, which has died, is being started again."""
     deadline = time.monotonic() + _FLINK_BACK_S
     while True:
         try:
-            return call()
+            return [
+                each for each in services.flink.jobs(services.store.job) if each.submission == generation.submission
+            ]
         except LaunchError:
+            # The JobManager is being started again.
             if time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_S)
@@ -415,7 +409,7 @@ def _is_left(generation: Generation) -> bool:
 
 def _started(services: Services, config: Config, generation: Generation) -> Started:
     job, slots = services.store.job, services.store.slots()
-    running = _listed(services, generation)
+    running = [each for each in services.flink.jobs(job) if each.submission == generation.submission]
     page = services.flink.page(running[0].id) if running else services.flink.where
     layout, options = "", services.target.records.recall(job, generation.submission)
     if options:
