@@ -8,10 +8,11 @@ does not come up, nothing changes for clients.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from redis.exceptions import ConnectionError, RedisError
 
@@ -36,6 +37,8 @@ from cluster_serving.protocol.generations import (
     Generation,
 )
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
+
+T = TypeVar("T")
 
 _POLL_S = 0.1
 _SETTLED_S = 1.0
@@ -362,27 +365,30 @@ def _retire(services: Services, config: Config, generation: Generation) -> None:
 
 
 def _cancel(services: Services, generation: Generation) -> None:
-    deadline = time.monotonic() + _FLINK_BACK_S
-    while running := _running(services, generation):
-        try:
-            for each in running:
-                services.flink.cancel(each.id)
-        except LaunchError:
-            # The JobManager has died meanwhile.
-            if time.monotonic() > deadline:
-                raise
+    def cancel() -> None:
+        for each in _listed(services, generation):
+            services.flink.cancel(each.id)
+
+    while _running(services, generation):
+        _retried(cancel)
 
 
 def _running(services: Services, generation: Generation) -> list[Job]:
     """Return the jobs of a generation that Flink has now, which are others after the death of its JobManager."""
+    return _retried(lambda: _listed(services, generation))
+
+
+def _listed(services: Services, generation: Generation) -> list[Job]:
+    return [each for each in services.flink.jobs(services.store.job) if each.submission == generation.submission]
+
+
+def _retried(call: Callable[[], T]) -> T:
+    """Call Flink again while its JobManager, which has died, is being started again."""
     deadline = time.monotonic() + _FLINK_BACK_S
     while True:
         try:
-            return [
-                each for each in services.flink.jobs(services.store.job) if each.submission == generation.submission
-            ]
+            return call()
         except LaunchError:
-            # The JobManager is being started again.
             if time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_S)
@@ -409,7 +415,7 @@ def _is_left(generation: Generation) -> bool:
 
 def _started(services: Services, config: Config, generation: Generation) -> Started:
     job, slots = services.store.job, services.store.slots()
-    running = [each for each in services.flink.jobs(job) if each.submission == generation.submission]
+    running = _listed(services, generation)
     page = services.flink.page(running[0].id) if running else services.flink.where
     layout, options = "", services.target.records.recall(job, generation.submission)
     if options:
