@@ -30,7 +30,7 @@ from cluster_serving.launcher.services.process import Process, wait_until
 from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.launcher.targets.base import Flink
-from cluster_serving.launcher.targets.resubmit import RESUBMIT_TIMEOUT
+from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import JOBS_KEY, missing_secret
@@ -355,7 +355,7 @@ def again(services: Services, config: Config, options: JobOptions) -> tuple[Conf
         "job_name": options.redis.job,
         "model_parallelism": options.model_parallelism,
         "thread_per_model": options.model.thread_per_model,
-        "start_timeout": max(config.start_timeout, int(RESUBMIT_TIMEOUT)),
+        "start_timeout": max(config.start_timeout, int(RESUBMITTED_WITHIN)),
         "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
     }
     number = services.store.next_number()

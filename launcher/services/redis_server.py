@@ -43,7 +43,7 @@ _PASSWORD = "requirepass "  # noqa: S105 - the word before it
 _PROGRAM = "# Written for "
 _EMPTY_BASE = 128
 """Bytes of the rewritten part of an append-only file that has nothing in it, at most."""
-_TIMEOUT = 30.0
+_TIMEOUT_S = 30.0
 """Seconds to wait for a Redis that is counted: it may be saving, or may answer others."""
 
 
@@ -218,7 +218,7 @@ def connect_own(address: Address, database: int = 0) -> redis.Redis:
         if words.startswith(_PASSWORD)
     ]
     return redis.Redis(
-        address.host, address.port, db=database, password=passwords[0] if passwords else None, socket_timeout=_TIMEOUT
+        address.host, address.port, db=database, password=passwords[0] if passwords else None, socket_timeout=_TIMEOUT_S
     )
 
 

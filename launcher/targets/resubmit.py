@@ -21,7 +21,7 @@ from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.records import JobRecords
 from cluster_serving.settings.addresses import Address
 
-RESUBMIT_TIMEOUT = 120.0
+TIMEOUT_S = 120.0
 """Seconds that the cluster may take to accept the jobs."""
 
 
@@ -49,7 +49,7 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
                 jobs = {record: options for record, options in jobs.items() if options.submission not in known}
             log = home.logs / "resubmission.log"
             arguments = submission.on_this_machine(home, address)
-            ids = submission.submit_all(home, arguments, list(jobs.values()), log, RESUBMIT_TIMEOUT)[0] if jobs else {}
+            ids = submission.submit_all(home, arguments, list(jobs.values()), log, TIMEOUT_S)[0] if jobs else {}
             for record, options in jobs.items():
                 if (job_id := ids.get(options.submission)) is None:
                     failed[record.stem] = f"the job was not accepted (output: {log})"

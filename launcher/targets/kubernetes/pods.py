@@ -17,7 +17,7 @@ _NEVER_STARTS = {
     "CreateContainerError",
     "RunContainerError",
 }
-_TIMEOUT = 30.0
+_TIMEOUT_S = 30.0
 """Seconds that a pod may wait for a node before its application counts as failed; a new node may be on its way."""
 
 _SETTLED = 10.0
@@ -85,7 +85,7 @@ def _of_pod(kubectl: Kubectl, pod: Resource) -> Iterator[WaitingReason]:
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             text = f"a node for pod {name}: {condition.get('message') or condition.get('reason')}"
-            is_late = _since(condition["lastTransitionTime"]) > _TIMEOUT
+            is_late = _since(condition["lastTransitionTime"]) > _TIMEOUT_S
             if is_late and not _is_scaled(kubectl, name):
                 yield WaitingReason(error=f"there is no node for pod {name}: {condition.get('message')}")
             yield WaitingReason(waits_for=text)

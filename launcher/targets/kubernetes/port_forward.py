@@ -12,7 +12,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl, reason
 
 _FORWARDS = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
-_TIMEOUT = 15.0
+_TIMEOUT_S = 15.0
 
 
 class PortForward(AbstractContextManager["PortForward"]):
@@ -58,7 +58,7 @@ class PortForward(AbstractContextManager["PortForward"]):
         assert process.stdout and process.stderr  # noqa: S101 - for the type checker: both are pipes
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            line = process.stdout.readline() if selector.select(_TIMEOUT) else ""
+            line = process.stdout.readline() if selector.select(_TIMEOUT_S) else ""
         if found := _FORWARDS.search(line):
             self._url = f"http://127.0.0.1:{found[1]}"
             return
