@@ -9,9 +9,8 @@ import redis
 
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server, state
-from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until
+from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until_serving
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.settings.addresses import Address
@@ -67,15 +66,10 @@ def ensure(config: Config, config_path: Path, watched: WatchedModels | None = No
             seconds, microseconds = cast("tuple[int, int]", client.time())
             since = f"{seconds}.{microseconds:06}"
             command = python_command(_MODULE, str(config_path.absolute()), "--since", since)
+            offset = log.stat().st_size if log.exists() else 0
             process = spawn(command, _record(home, job), log, config_path.absolute().parent, os.environ)
-            wait_until(lambda: _is_ready(client, job, since) or not process.is_alive, config.start_timeout)
-            if not _is_ready(client, job, since):
-                process.stop()
-                lines = log.read_text("utf8", "replace").strip().splitlines()
-                raise LaunchError(
-                    f"job {job} runs, but its controller did not start: {lines[-1] if lines else 'no output'} "
-                    f"(log: {log})"
-                )
+            name = f"job {job} runs, but its controller"
+            wait_until_serving(process, lambda: _is_ready(client, job, since), config.start_timeout, name, log, offset)
 
 
 def stop(redis: Address, job: str) -> bool:
