@@ -158,7 +158,8 @@ def promote(config: Config, job: str) -> Changed:
     Raises:
         LaunchError: As for `update`; also if the job has neither canary nor shadow.
     """
-    with _changing(_named(config, job)) as services:
+    config = _named(config, job)
+    with _changing(config) as services:
         now = services.store.generations()
         rollout = now.trial
         if rollout is None:
@@ -168,13 +169,13 @@ def promote(config: Config, job: str) -> Changed:
             options = _recall(services, rollout)
             _tell_comparison(services, rollout)
             changed = _change(services, *lifecycle.again(services, config, options), SERVING)
-            _end_rollout(services, config, rollout)
+            _end_rollout(services, rollout)
             return changed
         if before := services.options_now():
             services.target.records.keep_earlier(before)
         _switch(services, rollout, now.serving)
         if now.serving:
-            _retire(services, config, now.serving)
+            _retire(services, now.serving)
         started = _started(services, config, rollout)
         services.store.note("running", layout=started.layout)
         return Changed(started, rollout.number, SERVING, figures.end(services.store))
@@ -192,7 +193,7 @@ def rollback(config: Config, job: str) -> Changed | None:
         if rollout := services.store.generations().trial:
             if rollout.role == SHADOW:
                 _tell_comparison(services, rollout)
-            _end_rollout(services, config, rollout)
+            _end_rollout(services, rollout)
             return None
         options = services.target.records.earlier(job)
         if options is None:
@@ -212,7 +213,7 @@ def settle(config: Config) -> bool:
         if not left or lock.holder(store):
             return False
     with services(config) as provided:
-        return _settle(provided, config)
+        return _settle(provided)
 
 
 @contextmanager
@@ -226,7 +227,7 @@ def _changing(config: Config) -> Iterator[Services]:
         flink = provided.flink
         if not flink.jobs(config.job_name):
             raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start")
-        _settle(provided, config)
+        _settle(provided)
         yield provided
 
 
@@ -318,7 +319,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
         _switch(services, candidate, before)
         store.note("running", error="", log=services.target.home.log_of(job), layout=started.layout)
         if before:
-            _retire(services, config, before)
+            _retire(services, before)
     else:
         store.put(replace(candidate, role=role, share=share))
         store.note_error("")
@@ -337,14 +338,14 @@ def _tell_comparison(services: Services, shadow: Generation) -> None:
         say(f"Shadow, {topic}: {text}")
 
 
-def _end_rollout(services: Services, config: Config, rollout: Generation) -> None:
+def _end_rollout(services: Services, rollout: Generation) -> None:
     services.store.put(replace(rollout, role=RETIRING))
-    _retire(services, config, rollout)
+    _retire(services, rollout)
 
 
-def _retire(services: Services, config: Config, generation: Generation) -> None:
+def _retire(services: Services, generation: Generation) -> None:
     """Wait until a generation has answered what it has read, and end it."""
-    store, job, number = services.store, config.job_name, generation.number
+    store, number = services.store, generation.number
     deadline, settled = time.monotonic() + _DRAIN_S, time.monotonic() + _SETTLED_S
     say(f"Generation {number} answers what it has read")
     if serving := store.generations().serving:
@@ -357,7 +358,7 @@ def _retire(services: Services, config: Config, generation: Generation) -> None:
             break
         time.sleep(_POLL_S)
     # A JobManager that is started again from now on leaves this generation out.
-    services.target.records.forget(job, number)
+    services.target.records.forget(store.job, number)
     _cancel(services, generation)
     store.end(number)
     services.tidy()
@@ -394,14 +395,14 @@ def _retried(call: Callable[[], T]) -> T:
             time.sleep(_POLL_S)
 
 
-def _settle(services: Services, config: Config) -> bool:
+def _settle(services: Services) -> bool:
     """End the generations that a killed command has left: candidates, and such as retire."""
     job, now = services.store.job, services.store.generations()
     known = {each.submission for each in now.all.values()}
     left = [each for each in now.all.values() if _is_left(each)]
     for each in left:
         say(f"Ending generation {each.number} of job {job}, which a command that was killed has left")
-        _retire(services, config, each)
+        _retire(services, each)
     # Those that ended in Redis alone; a Redis that has lost all tells nothing.
     strays = [each for each in services.flink.jobs(job) if each.submission not in known] if now.serving else []
     for stray in strays:

@@ -82,8 +82,11 @@ def test_a_shadow_answers_nobody_and_what_it_would_have_answered_is_compared(clu
     assert not [name for name in cluster_db.smembers(JOBS_KEY) if b":shadow:" in name]
 
     assert "answers differ" in cli("status").stdout
-    ended = cli("rollback")
+    # A job can be named where the configuration is that of another one.
+    ended = cli("rollback", JOB, cwd=cluster.configure(jobName="another", modelPath="model"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    # A JobManager that starts again would submit what it finds there.
+    assert [file.name for file in cluster.state.glob(f"flink-*/jobs/{JOB}@*")] == [f"{JOB}@1.json"]
     assert f"{found['compared']} requests, and {found['differing']} answers differ" in ended.stdout
     assert not [key for key in cluster_db.keys(f"{JOB}:shadow*") if b":awaited:" not in key]
     assert shadow.predict({"x": inputs[1]}, 30).version == "1"
