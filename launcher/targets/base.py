@@ -8,6 +8,7 @@ from typing import ClassVar, Protocol
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.records import JobRecords
@@ -128,3 +129,16 @@ class Target(ABC):
     def records(self) -> JobRecords:
         """The options of the jobs that this machine has started."""
         return JobRecords(self.home.path)
+
+
+def check_redis(config: Config, machines: str) -> None:
+    """Check that other machines, named in words, can reach Redis.
+
+    Raises:
+        LaunchError: If `redisUrl` is an address of this machine alone.
+    """
+    if config.redis_address.is_local:
+        raise LaunchError(
+            f"redisUrl is {config.redis_shown}, which {machines} cannot reach; set it to an address of this machine in "
+            "their network, or to a Redis elsewhere"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.targets.base import check_redis
 from cluster_serving.launcher.targets.session import Session
 
 
@@ -12,9 +12,5 @@ class Remote(Session):
     def check(self) -> None:
         """Check that the cluster answers, and that its machines can reach Redis."""
         super().check()
-        redis, flink = self.config.redis_address, self.config.flink_address
-        if redis.is_local and not flink.is_local:
-            raise LaunchError(
-                f"redisUrl is {self.config.redis_shown}, which the machines of Flink at {flink} cannot reach; set it "
-                "to an address of this machine in their network, or to a Redis elsewhere"
-            )
+        if not self.address.is_local:
+            check_redis(self.config, f"the machines of Flink at {self.address}")

@@ -22,6 +22,7 @@ from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.launcher.shipping import bundle, interpreter
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Manager
+from cluster_serving.launcher.targets.base import check_redis
 from cluster_serving.launcher.targets.kubernetes import pod_templates
 from cluster_serving.launcher.targets.kubernetes.claim import Claim, name_of
 from cluster_serving.launcher.targets.kubernetes.deployments import (
@@ -30,7 +31,6 @@ from cluster_serving.launcher.targets.kubernetes.deployments import (
     OURS,
     SUBMISSION,
     Deployments,
-    check_redis,
 )
 from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
 from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl
@@ -107,7 +107,7 @@ class KubernetesApplication(Manager):
                 "flink.target: kubernetes-application needs flink.image, the image of the pods: one with "
                 "cluster-serving, or any with Flink 2.3 together with flink.volume (docs/deploy/kubernetes.md)"
             )
-        check_redis(config)
+        check_redis(config, "pods")
         self._check_way()
         self._needs("namespace", kubectl.namespace, "flink.namespace")
         self._needs("serviceaccount", self._given.flink_service_account, "flink.serviceAccount")

@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 
-from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.targets.applications import Application, Applications
@@ -162,16 +161,3 @@ def forward_command(kubectl: Kubectl, id: str, path: str = "") -> str:
     """Return the address of a Flink UI in Kubernetes, and the command that brings it to this machine."""
     command = f"kubectl port-forward --namespace {kubectl.namespace} service/{id}-rest {REST_PORT}"
     return f"http://localhost:{REST_PORT}{path} after: {command}"
-
-
-def check_redis(config: Config) -> None:
-    """Check that pods can reach Redis.
-
-    Raises:
-        LaunchError: If `redisUrl` is an address of this machine alone.
-    """
-    if config.redis_address.is_local:
-        raise LaunchError(
-            f"redisUrl is {config.redis_shown}, which pods cannot reach; set it to an address that this machine and "
-            "the pods of Kubernetes can both reach"
-        )

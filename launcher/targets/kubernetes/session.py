@@ -14,8 +14,9 @@ from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import locked
+from cluster_serving.launcher.targets.base import check_redis
 from cluster_serving.launcher.targets.kubernetes import pods
-from cluster_serving.launcher.targets.kubernetes.deployments import REST_PORT, check_redis, forward_command
+from cluster_serving.launcher.targets.kubernetes.deployments import REST_PORT, forward_command
 from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
 from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl
 from cluster_serving.launcher.targets.kubernetes.port_forward import PortForward
@@ -60,7 +61,7 @@ class KubernetesSession(Session):
             if flink.overview() is None:
                 raise LaunchError(f"{flink.where} does not answer; if its JobManager is starting, try again in seconds")
         super().check()
-        check_redis(self.config)
+        check_redis(self.config, "pods")
 
     @contextmanager
     def slots(self, needed: int) -> Iterator[None]:

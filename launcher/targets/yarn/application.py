@@ -25,6 +25,7 @@ from cluster_serving.launcher.shipping import archive, bundle, interpreter
 from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Application, Applications, Manager
+from cluster_serving.launcher.targets.base import check_redis
 from cluster_serving.launcher.targets.yarn.files import HadoopFiles
 from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
 from cluster_serving.launcher.targets.yarn.keys import YarnKeys, of
@@ -267,11 +268,8 @@ def check(config: Config, hadoop: Hadoop) -> None:
     if not hosts:
         raise LaunchError(f"YARN at {rest.url} has no node that runs")
     elsewhere = sorted(host for host in hosts if not is_here(host))
-    if config.redis_address.is_local and elsewhere:
-        raise LaunchError(
-            f"redisUrl is {config.redis_shown}, which YARN's nodes such as {elsewhere[0]} cannot reach; set it to an "
-            "address of this machine in their network, or to a Redis elsewhere"
-        )
+    if elsewhere:
+        check_redis(config, f"YARN's nodes such as {elsewhere[0]}")
 
 
 def pending(text: str) -> str:
