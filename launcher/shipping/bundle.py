@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
@@ -62,6 +63,18 @@ class Bundle:
         if self.environment or self.packages:
             arguments += ["-pyexec", environment.PYTHON if self.environment else interpreter.NAME]
         return arguments
+
+    def python(self, folder: Callable[[Path], str], where: str = "") -> tuple[str, dict[str, str]] | None:
+        """Return the shipped interpreter, and the variables by which an embedded one finds its packages.
+
+        `folder` gives the folder of an unpacked archive, and `where` is the prefix that makes it absolute. An
+        interpreter that Flink embeds cannot tell its folder from its program. None if the machines have all.
+        """
+        if self.environment:
+            home = folder(self.environment)
+            variables = {"PYTHONHOME": f"{where}{home}", "PYTHONPATH": f"{where}{home}/{interpreter.SITE_PACKAGES}"}
+            return f"{home}/{interpreter.PROGRAM}", variables
+        return (interpreter.NAME, {"PYTHONPATH": f"{where}{folder(self.packages)}"}) if self.packages else None
 
 
 def load(ships: str, options: JobOptions) -> Bundle:

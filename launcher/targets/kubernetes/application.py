@@ -19,7 +19,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.flink_rest import cause
-from cluster_serving.launcher.shipping import bundle, interpreter
+from cluster_serving.launcher.shipping import bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Manager
 from cluster_serving.launcher.targets.base import check_redis
@@ -185,7 +185,7 @@ class KubernetesApplication(Manager):
         elif loaded.model:
             files = _files(Path(options.model.path))
             shipped = _with_model(options, MODEL_FOLDER)
-        python, environment = _python(loaded)
+        python, environment = loaded.python(lambda archive: f"{VOLUME_FOLDER}/{name_of(archive)}") or (_FROM_IMAGE, {})
         environment |= {
             "CLUSTER_SERVING_PYTHON": python,
             "CLUSTER_SERVING_MODE": options.execution_mode,
@@ -295,17 +295,6 @@ def _files(folder: Path) -> dict[str, Path]:
     """Return the files of a small model by their paths in the folder."""
     files = (file for file in sorted(folder.rglob("*")) if file.is_file())
     return {str(file.relative_to(folder)): file for file in files if not file.name.startswith(".")}
-
-
-def _python(loaded: bundle.Bundle) -> tuple[str, dict[str, str]]:
-    """Return the interpreter in the pods, and the environment variables by which a JVM finds its packages."""
-    if loaded.environment:
-        home = f"{VOLUME_FOLDER}/{name_of(loaded.environment)}"
-        path = f"{home}/{interpreter.SITE_PACKAGES}"
-        return f"{home}/{interpreter.PROGRAM}", {"PYTHONHOME": home, "PYTHONPATH": path}
-    if loaded.packages:
-        return interpreter.NAME, {"PYTHONPATH": f"{VOLUME_FOLDER}/{name_of(loaded.packages)}"}
-    return _FROM_IMAGE, {}
 
 
 def _secret(name: str, options: JobOptions, model: Mapping[str, Path]) -> dict[str, Any]:

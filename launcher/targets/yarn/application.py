@@ -21,7 +21,7 @@ from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome, java_home, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, cause
 from cluster_serving.launcher.services.process import wait_until
-from cluster_serving.launcher.shipping import archive, bundle, interpreter
+from cluster_serving.launcher.shipping import archive, bundle
 from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Application, Applications, Manager
@@ -332,25 +332,12 @@ def settings(config: Config, loaded: Bundle, cores: int) -> dict[str, Any]:
     }
     if queue := of(config).flink_queue:
         told["yarn.application.queue"] = queue
-    python, variables = _python(config.ships, loaded)
+    own = {"PYTHONPATH": ":".join(map(shlex.quote, python_path()))}
+    python, variables = loaded.python(lambda archive: archive.name, "$PWD/") or (sys.executable, own)
     told |= {"python.executable": python, "python.client.executable": python}
     for role in ("master", "taskmanager"):
         told |= {f"containerized.{role}.env.{name}": value for name, value in variables.items()}
     return told
-
-
-def _python(ships: str, loaded: Bundle) -> tuple[str, dict[str, str]]:
-    """Return the interpreter in a container, and the variables by which an embedded one finds its packages."""
-    if loaded.environment:
-        root = loaded.environment.name
-        # The interpreter that Flink embeds cannot tell its folder from its program.
-        return f"{root}/{interpreter.PROGRAM}", {
-            "PYTHONHOME": f"$PWD/{root}",
-            "PYTHONPATH": f"$PWD/{root}/{interpreter.SITE_PACKAGES}",
-        }
-    if loaded.packages:
-        return interpreter.NAME, {"PYTHONPATH": f"$PWD/{loaded.packages.name}"}
-    return sys.executable, {"PYTHONPATH": ":".join(map(shlex.quote, python_path()))}
 
 
 def _flink_files(home: FlinkHome) -> dict[PurePosixPath, Path]:
