@@ -21,7 +21,7 @@ from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_recent
-from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check
+from cluster_serving.client.many import TIMEOUT, Batch, check
 from cluster_serving.client.pieces import PIECE_TIMEOUT, AsyncPieces, PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.queues import (
@@ -243,7 +243,7 @@ class AsyncInputQueue(_AsyncQueue):
     def predict_many(
         self,
         items: Iterable[object] | AsyncIterable[object],
-        in_flight: int = IN_FLIGHT,
+        in_flight: int | None = None,
         timeout: float = TIMEOUT,
         *,
         priority: str = NORMAL,

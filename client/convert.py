@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.protocol import base64_text, utf8
+from cluster_serving.protocol.columns import MOST_BYTES, Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.number_lists import exact
@@ -65,6 +66,23 @@ def inputs_of(value: object) -> Mapping[str, object]:
         # A str in JSON is no path. Lists of different lengths are named by `to_inputs`.
         return {name: item if isinstance(item, (list, dict)) else np.asarray(item) for name, item in row.items()}
     return {"t": value}
+
+
+def stacked(items: Sequence[object]) -> Columns | None:
+    """Return items of `predict_many` as columns, if they are small arrays of numbers that are alike; else None."""
+    rows = [item if type(item) is dict else {"t": item} for item in items]
+    names = rows[0].keys()
+    if any(row.keys() != names for row in rows) or set(map(type, names)) != {str}:
+        return None
+    arrays = {}
+    for name in rows[0]:
+        values: list[Any] = [row[name] for row in rows]
+        if set(map(type, values)) != {np.ndarray} or len({(value.dtype, value.shape) for value in values}) > 1:
+            return None
+        if values[0].dtype.kind not in "biufc" or values[0].nbytes > MOST_BYTES:
+            return None
+        arrays[name] = np.stack(values)
+    return Columns(arrays)
 
 
 def to_input(name: str, value: object) -> Input:

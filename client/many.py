@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.convert import inputs_of
+from cluster_serving.client.convert import inputs_of, stacked
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
 from cluster_serving.client.result import Result, all_failed, failed, read_outcomes, read_result
@@ -26,8 +26,8 @@ from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.scripts import run_async
 from cluster_serving.protocol.tensors import Inputs
 
-IN_FLIGHT = 64
-"""Default of the number of requests in flight."""
+_IN_FLIGHT, _BATCHES = 64, 4
+"""Default of the number of requests in flight, or of batches of them if these are more."""
 
 TIMEOUT = 60.0
 """Default of the seconds in which each result has to come."""
@@ -84,7 +84,7 @@ class Batch:
     Args:
         dispatcher: Connections to Redis.
         job: `jobName`.
-        in_flight: Number of requests in flight.
+        in_flight: Number of requests in flight; None for the default.
         timeout: Seconds for each request; they may pass while a full queue has no room.
         priority: One of `protocol.keys.PRIORITIES`.
         raise_errors: True to raise the first error instead of yielding a result with it.
@@ -95,13 +95,13 @@ class Batch:
         self,
         dispatcher: Dispatcher,
         job: str,
-        in_flight: int,
+        in_flight: int | None,
         timeout: float,
         priority: str,
         raise_errors: bool,
         version: str | int | None = None,
     ) -> None:
-        self.in_flight = in_flight
+        self._in_flight = in_flight
         self._dispatcher, self._job = dispatcher, job
         self._timeout, self._priority, self._raise_errors = timeout, priority, raise_errors
         self._version = version
@@ -110,7 +110,7 @@ class Batch:
 
     async def results(self, items: Iterable[object] | AsyncIterable[object]) -> AsyncIterator[Result]:
         """Yield the results of the items in order; see `InputQueue.predict_many`."""
-        window = Window(self.in_flight, await self.learn())
+        window = await self.window()
 
         async def result() -> Result:
             if not window.ready:
@@ -128,11 +128,13 @@ class Batch:
         finally:
             await self.cancel()
 
-    async def learn(self) -> int:
-        """Return the number of items to send together: two such requests are in flight at least."""
+    async def window(self) -> Window:
+        """Return the window of the items; at least two groups that are sent together are in flight."""
         with suppress(ServingError, RedisError, OSError):
             await run_async(self._dispatcher.db, learn(self._job, self._texts))
-        return max(1, min(self._texts.together, self.in_flight // 2))
+        together = self._texts.together
+        in_flight = self._in_flight or max(_IN_FLIGHT, _BATCHES * together)
+        return Window(in_flight, max(1, min(together, in_flight // 2)))
 
     def start(self, items: Sequence[object]) -> None:
         """Send the requests of some items."""
@@ -162,16 +164,13 @@ class Batch:
 
     async def _results(self, items: Sequence[object]) -> list[Result]:
         results: dict[int, Result] = {}
-        inputs: dict[int, Mapping[str, Input]] = {}
-        for index, item in enumerate(items):
-            try:
-                with translated(self._dispatcher.db):
-                    procedure = converted(self._job, self._texts, inputs_of(item))
-                    inputs[index] = await run_async(self._dispatcher.db, procedure)
-            except ServingError as error:
-                results[index] = failed(error)
-        places = [*inputs]
-        chunks = columns.chunks([*inputs.values()], self._texts.together)
+        # Conversion of each item would cost more than all else.
+        records: Sequence[Mapping[str, Input]] | None = stacked(items) if self._texts.together > 1 else None
+        places: Sequence[int] = range(len(items))
+        if records is None:
+            inputs = await self._converted(items, results)
+            places, records = [*inputs], [*inputs.values()]
+        chunks = columns.chunks(records, self._texts.together)
         if len(chunks) == 1:
             # A task costs a fifth of a request.
             found = [await self._answers(chunks[0][1], len(places))]
@@ -180,10 +179,22 @@ class Batch:
         for (indices, _), answers in zip(chunks, found):
             results.update(zip([places[index] for index in indices], answers))
         if len(chunks) < len(places):
-            again = [index for index in places if isinstance(results[index].error, _FOR_OTHERS)]
-            for index, (result,) in zip(again, await asyncio.gather(*(self._answers(inputs[at], 1) for at in again))):
-                results[index] = result
+            again = [at for at, index in enumerate(places) if isinstance(results[index].error, _FOR_OTHERS)]
+            for at, (result,) in zip(again, await asyncio.gather(*(self._answers(records[at], 1) for at in again))):
+                results[places[at]] = result
         return [results[index] for index in range(len(items))]
+
+    async def _converted(self, items: Sequence[object], results: dict[int, Result]) -> dict[int, Mapping[str, Input]]:
+        """Return the inputs of the items, by index; add the results of those that are refused."""
+        inputs: dict[int, Mapping[str, Input]] = {}
+        for index, item in enumerate(items):
+            try:
+                with translated(self._dispatcher.db):
+                    procedure = converted(self._job, self._texts, inputs_of(item))
+                    inputs[index] = await run_async(self._dispatcher.db, procedure)
+            except ServingError as error:
+                results[index] = failed(error)
+        return inputs
 
     async def _answers(self, inputs: Inputs, count: int) -> list[Result]:
         deadline = time.monotonic() + self._timeout
@@ -215,14 +226,14 @@ async def _each(items: Iterable[object] | AsyncIterable[object]) -> AsyncIterato
             yield item
 
 
-def check(in_flight: int, timeout: float, priority: str, version: str | int | None = None) -> None:
+def check(in_flight: int | None, timeout: float, priority: str, version: str | int | None = None) -> None:
     """Check the options of `predict_many`.
 
     Raises:
         InvalidInput: If an option has an invalid value.
     """
     RequestOptions.waiting(timeout, priority, version)
-    if not isinstance(in_flight, int) or in_flight < 1:
+    if in_flight is not None and (not isinstance(in_flight, int) or in_flight < 1):
         raise InvalidInput(f"in_flight is {in_flight!r}; expected a whole number, 1 or more")
 
 
@@ -263,7 +274,7 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     # Called at exit if the caller still holds the iterator: the thread has ended when Python closes it.
     close = weakref.finalize(batch, end)
     try:
-        window = Window(batch.in_flight, run(batch.learn()))
+        window = run(batch.window())
 
         def result() -> Result:
             if not window.ready:

@@ -25,7 +25,7 @@ from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
-from cluster_serving.client.many import IN_FLIGHT, TIMEOUT, Batch, check, results_in_thread
+from cluster_serving.client.many import TIMEOUT, Batch, check, results_in_thread
 from cluster_serving.client.pieces import PIECE_TIMEOUT, PieceIteration, PieceOrRestart, Pieces
 from cluster_serving.client.positions import Position, RecentEntries, recent_entries
 from cluster_serving.client.result import Result, read_outcome, read_result
@@ -414,7 +414,7 @@ class InputQueue(_Queue):
     def predict_many(
         self,
         items: Iterable[object],
-        in_flight: int = IN_FLIGHT,
+        in_flight: int | None = None,
         timeout: float = TIMEOUT,
         *,
         priority: str = NORMAL,
@@ -428,7 +428,8 @@ class InputQueue(_Queue):
 
         Args:
             items: Requests in any form that `predict` takes.
-            in_flight: Number of requests that wait for a result, or for their turn to be yielded.
+            in_flight: Number of requests that wait for a result, or for their turn to be yielded; 64, or four batches
+                of the model if these are more.
             timeout: Seconds in which each result has to come; they may pass while a full queue has no room.
             priority: `high`, `normal` or `low`.
             raise_errors: True to raise the first error. False yields a result with that `error`, and goes on.

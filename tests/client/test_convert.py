@@ -6,7 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from cluster_serving.client.convert import inputs_of, to_input, to_inputs
+from cluster_serving.client.convert import inputs_of, stacked, to_input, to_inputs
+from cluster_serving.protocol.columns import MOST_BYTES
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
 
@@ -113,3 +114,32 @@ def test_three_arrays_are_a_sparse_tensor():
 def test_what_cannot_be_sent_is_refused_by_name(value, message):
     with pytest.raises(InvalidInput, match=message):
         to_input("x", value)
+
+
+def test_small_arrays_that_are_alike_are_columns():
+    rows = [np.float32([1, 2]), np.float32([3, 4])]
+    assert {name: array.tolist() for name, array in stacked(rows).arrays.items()} == {"t": [[1, 2], [3, 4]]}
+    named = [{"a": row, "b": np.array(index)} for index, row in enumerate(rows)]
+    assert {name: array.tolist() for name, array in stacked(named).arrays.items()} == {
+        "a": [[1, 2], [3, 4]],
+        "b": [0, 1],
+    }
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"a": np.zeros(2)}, {"b": np.zeros(2)}],
+        [{"a": np.zeros(2)}, {"a": np.zeros(3)}],
+        [{"a": np.zeros(2)}, {"a": np.zeros(2, "f4")}],
+        [{"a": np.zeros(2)}, {"a": [0.0, 0.0]}],
+        [{"a": np.zeros(2)}, np.zeros(2)],
+        [{1: np.zeros(2)}] * 2,
+        [{}, {}],
+        [np.array("text", object)] * 2,
+        [np.zeros(MOST_BYTES)] * 2,
+        ["path", "path"],
+    ],
+)
+def test_other_items_are_converted_one_by_one(items):
+    assert stacked(items) is None
