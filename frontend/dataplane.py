@@ -174,7 +174,8 @@ class DataPlane:
         if asked.records:
             seconds, priority = codec.options(call, model, asked)
             work = front.dispatch.predict(
-                model.job, asked.records, front.limited(seconds), priority, model.asked, model.together
+                *(model.job, asked.records, front.limited(seconds), priority, model.asked),
+                *(model.together, model.at_once),
             )
             outcomes, call.version = await call.unless_gone(work)
         cost = codec.merging_cost(outcomes)

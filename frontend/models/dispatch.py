@@ -1,6 +1,7 @@
 """The way of requests to jobs: one dispatcher for all jobs, or, in a Redis Cluster, one for each job."""
 
 import asyncio
+import sys
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ T = TypeVar("T")
 RETRY_BUDGET = 3.0
 """Seconds for which requests wait for a Redis that is started again, or fails over."""
 
+_LEAST_TIMEOUT = 0.001
+
 _AT_ONCE = 50
 """Coroutines that begin before others have their turn: some milliseconds of requests to a job."""
 
@@ -54,6 +57,19 @@ async def in_turns(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         for work in waiting[len(tasks) :]:
             work.close()
         raise
+
+
+async def in_window(works: Iterable[Coroutine[Any, Any, T]], size: int) -> list[T]:
+    """Run coroutines, at most `size` at a time, and return their results in order; each is made when it begins."""
+    results: dict[int, T] = {}
+    numbered = enumerate(works)
+
+    async def run() -> None:
+        for index, work in numbered:
+            results[index] = await work
+
+    await in_turns(run() for _ in range(size))
+    return [results[index] for index in range(len(results))]
 
 
 class Predictions(NamedTuple):
@@ -184,6 +200,8 @@ class Dispatch:
     ) -> None:
         self.jobs = tuple(jobs) if is_cluster_url(redis_url) else ()
         self.limit = limit or ConcurrencyLimit(1000)
+        # So many are gathered before they are sent.
+        self._gathered = int(options["window_count"]) if options.get("window") else 1
         self._offload = offload or Offload()
         self.on_answer: Callable[[str], None] = lambda job: None
         self._dispatchers = {
@@ -248,10 +266,12 @@ class Dispatch:
         priority: str = NORMAL,
         version: str = "",
         together: int = 1,
+        at_once: int = sys.maxsize,
     ) -> Predictions:
         """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest.
 
-        A `version` that is not empty must answer them. Up to `together` records share an entry of the stream.
+        A `version` that is not empty must answer them. Up to `together` records share an entry of the stream. Records
+        beyond `at_once` are sent as others are answered, so that requests of others do not wait for all of them.
         """
         if len(records) == 1:
             # A task would cost a tenth of a small request.
@@ -259,17 +279,21 @@ class Dispatch:
             return Predictions([outcome], answered_by or "")
         began = time.monotonic()
         chunks = columns.chunks(records, together)
-        answers = await in_turns(
-            self._answer(job, inputs, len(indices), timeout, priority, version) for indices, inputs in chunks
-        )
+
+        def left() -> float:
+            return max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT)
+
+        works = (self._answer(job, inputs, len(at), left(), priority, version) for at, inputs in chunks)
+        largest = max(len(indices) for indices, _ in chunks)
+        answers = await in_window(works, min(len(chunks), max(2, self._gathered, at_once // largest)))
         outcomes = columns.gathered(chunks, [answered for answered, _ in answers])
         answered_by = joined(version for _, version in answers)
         if together == 1 or isinstance(outcomes, columns.Columns):
             return Predictions(outcomes, answered_by)
         # One of several records ends the process that computes them; the others can be answered.
         suspects = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, PoisonRequest)]
-        if suspects and (left := timeout - (time.monotonic() - began)) > 0:
-            alone = await in_turns(self._answer(job, records[at], 1, left, priority, version) for at in suspects)
+        if suspects and left() > _LEAST_TIMEOUT:
+            alone = await in_turns(self._answer(job, records[at], 1, left(), priority, version) for at in suspects)
             again = dict(zip(suspects, (answered[0] for answered, _ in alone), strict=True))
             outcomes = [again.get(index, outcome) for index, outcome in enumerate(outcomes)]
         return Predictions(outcomes, answered_by)
@@ -310,7 +334,7 @@ class Dispatch:
         try:
             waited = await self.limit.take(timeout)
             try:
-                seconds = max(timeout - (time.monotonic() - began), 0.001) if waited else timeout
+                seconds = max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT) if waited else timeout
                 column = records if records > 1 else 0
                 fields = await self.dispatcher(job).request(
                     job, inputs, seconds, priority, version or None, origin(), column

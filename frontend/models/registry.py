@@ -109,6 +109,11 @@ class PublishedModel:
         return self.described.together if self.described else 1
 
     @cached_property
+    def at_once(self) -> int:
+        """Most records of a request with the job at a time: a batch in each slot, and the one that comes next."""
+        return 2 * max(1, len(self.reports)) * (self.described.max_batch_size if self.described else 1)
+
+    @cached_property
     def post_processing(self) -> str:
         """`postProcessing` of the job; empty if it has none, or no slot has reported it."""
         return self.described.post_processing if self.described else ""

@@ -1,5 +1,7 @@
 """Requests of many records, of which several share an entry: each record is answered as if it came alone."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import numpy as np
 import pytest
@@ -90,3 +92,46 @@ def test_rankings_and_tensors_of_many_records(started, front, tmp_path):
     body = {"instances": [{"x": row} for row in x[:200].tolist()]}
     answers = front.post("/models/ranked/predict", json=body).json()["predictions"]
     assert [answer["value"][0]["class"] for answer in answers] == right.argmax(1).tolist()
+
+
+COUNTING = """
+    import time
+    from pathlib import Path
+    import numpy as np
+
+    class Handler:
+        inputs = {"x": "float32[1]"}
+        outputs = {"batch": "int64"}
+
+        folder, count = Path("FOLDER"), 0
+
+        def predict(self, records):
+            if records["x"].any():
+                self.count += 1
+                (self.folder / "begun").touch()
+                while not (self.folder / "open").exists():
+                    time.sleep(0.01)
+            return {"batch": np.full(len(records["x"]), self.count)}
+    """
+
+
+@pytest.mark.parametrize("shape", ["columns", "rows"])
+def test_a_request_behind_a_large_one_is_in_one_of_the_next_two_batches(started, front, tmp_path, shape):
+    # The job has a copy of the model's folder.
+    model = tmp_path / "model"
+    model.mkdir()
+    write(model, COUNTING.replace("FOLDER", str(tmp_path)))
+    job = f"counting-{shape}"
+    queue, results = started(jobName=job, modelPath=model, maxBatchSize=8)
+    body = {"instances": [{"x": [1.0]}] * 400}
+    if shape == "rows":
+        # A record in another form has an entry of its own.
+        body["instances"][0] = {"x": 1.0}
+    with ThreadPoolExecutor() as threads:
+        large = threads.submit(front.post, f"/models/{job}/predict", json=body)
+        wait_until((tmp_path / "begun").exists)
+        queue.enqueue("small", x=np.ones(1, "f4"))
+        (tmp_path / "open").touch()
+        predictions = large.result().json()["predictions"]
+    assert len({prediction["value"] for prediction in predictions}) >= 50
+    assert int(results.query("small", timeout=30).value) <= 3
