@@ -11,6 +11,7 @@ from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.completions import model_of, prompt_of, text_input
 from cluster_serving.frontend.server.http.responses import dumps
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -66,9 +67,8 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         raise InvalidInput(f"'dimensions' is {str(dimensions)[:32]!r}; expected a whole number")
     if all(isinstance(item, str) for item in items):
         spec = prompt_of(report)
-        inputs = [text_input(spec, text) for text in items]
-        records = [Encoded(encode({spec.name: array})) for array in inputs]
-        return EmbeddingRequest(records, model, form == "base64", dimensions)
+        texts = Columns({spec.name: np.stack([text_input(spec, text) for text in items])})
+        return EmbeddingRequest(texts, model, form == "base64", dimensions)
     if not all(map(_are_tokens, items)):
         raise InvalidInput("'input' holds other things than texts; expected a text, a list of texts, or token ids")
     spec = _ids_of(report)

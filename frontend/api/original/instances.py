@@ -4,6 +4,7 @@ A body of another form raises `InvalidInput`; one with too many values or instan
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,9 @@ from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.api.json_text import as_object, kind_of
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Input
 from cluster_serving.protocol.original.json import to_input
-from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode, encode_floats, pack_floats
 
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
@@ -40,7 +41,7 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
 
 
 Records = Sequence[Inputs | InvalidInput]
-"""Inputs of each record, or its error; `Columns` if all are of numbers and alike."""
+"""Inputs of each record, or its error; `Columns` if all are alike, and numbers or texts."""
 
 
 def read(body: bytes, most: int, model: SlotReport | None) -> Records:
@@ -102,7 +103,7 @@ def to_records(instances: Sequence[Any], model: SlotReport | None, batched: bool
 
 
 def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns | None:
-    """Return instances as columns of float32; None if they differ, or are to be converted one by one."""
+    """Return instances as columns of numbers or texts; None if they differ, or are to be converted one by one."""
     if len(specs) == 1 and set(map(type, instances)) == {list}:
         named: list[tuple[str, list[Any]]] = [(specs[0].name, [*instances])]
     else:
@@ -111,15 +112,32 @@ def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns |
             return None
         named = [(name, [row[name] for row in instances]) for name in names]
     expected = _expected(dict(named), specs)
-    if not expected or any(spec.dtype != "float32" for spec in expected.values()):
-        return None
     arrays = {}
-    for name, rows in named:
-        packed = pack_floats(rows) if isinstance(rows[0], list) else None
-        if packed is None:
+    for name, values in named:
+        array = _column(values, expected[name]) if name in expected else None
+        if array is None:
             return None
-        arrays[name] = np.frombuffer(packed[0], "<f4").reshape(packed[1])
+        arrays[name] = array
     return Columns(arrays)
+
+
+def _column(values: list[Any], spec: TensorSpec) -> Array | None:
+    """Return the values of an input as `to_input` converts each, stacked; None if they are to be converted so."""
+    if spec.dtype == "str" and set(map(type, values)) == {str}:
+        shape = (1,) if spec.record_shape is None else filled((), spec.record_shape)
+        return np.array(values, object).reshape(len(values), *shape)
+    if not isinstance(values[0], list):
+        return None
+    if spec.dtype == "float32":
+        packed = pack_floats(values)
+        return None if packed is None else np.frombuffer(packed[0], "<f4").reshape(packed[1])
+    if spec.dtype.startswith("int"):
+        # Lists of different lengths are no array.
+        with suppress(ValueError):
+            array = np.array(values)
+            if array.dtype == np.int64 and array.size and array.ndim <= MAX_DIMENSIONS:
+                return array
+    return None
 
 
 def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: bool) -> Encoded | InvalidInput:

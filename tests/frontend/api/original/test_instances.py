@@ -28,6 +28,10 @@ def values(record):
         ([{"other": [1, 2]}, {"other": [3, 4]}], [X]),
         ([{"x": [1, 2], "weight": [1]}, {"x": [3, 4], "weight": [2]}], [X, WEIGHT]),
         ([{"a": [[1, 2]], "b": [1]}] * 3, [X, WEIGHT]),
+        ([{"x": [1, 2]}, {"x": [3, 4]}], [TensorSpec("x", "int32", (None, 2))]),
+        ([{"t": "a"}, {"t": "bc"}], [TensorSpec("t", "str", (None,))]),
+        ([{"t": "a"}, {"t": "bc"}], [TensorSpec("t", "str", (None, 1))]),
+        ([{"t": "a", "x": [1, 2]}, {"t": "", "x": [3, 4]}], [TensorSpec("t", "str", None), X]),
     ],
 )
 def test_instances_of_numbers_are_columns_with_the_values_of_each(instances, specs):
@@ -35,7 +39,8 @@ def test_instances_of_numbers_are_columns_with_the_values_of_each(instances, spe
     assert isinstance(found, Columns) and len(found) == len(instances)
     each = [values(record) for instance in instances for record in read([instance], *specs)]
     assert [{name: array.tolist() for name, array in record.items()} for record in found] == each
-    assert {array.dtype.str for array in found.arrays.values()} == {"<f4"}
+    types = {name: array.dtype for name, array in tensors.decode(read(instances[:1], *specs)[0].data)[1].items()}
+    assert {name: array.dtype for name, array in found.arrays.items()} == types
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,11 @@ def test_instances_of_numbers_are_columns_with_the_values_of_each(instances, spe
         ([{"x": [1, 2]}, 7], [X]),
         ([{"x": [1, 2]}, {"x": ["a", "b"]}], [X]),
         ([{"x": [1, 2]}, {"x": [3, 1e300]}], [X]),
-        ([{"x": [1, 2]}] * 2, [TensorSpec("x", "int64", (None, 2))]),
+        ([{"x": [1, 2]}, {"x": [3, 4.5]}], [TensorSpec("x", "int64", (None, 2))]),
+        ([{"x": [1, 2]}, {"x": [3]}], [TensorSpec("x", "int64", (None, 2))]),
+        ([{"x": [1, 2]}, {"x": [3, 1 << 63]}], [TensorSpec("x", "int64", (None, 2))]),
+        ([{"x": []}] * 2, [TensorSpec("x", "int64", (None, 2))]),
+        ([{"t": "a"}, {"t": ["b"]}], [TensorSpec("t", "str", (None,))]),
         ([{"x": [1, 2]}] * 2, [TensorSpec("x", "", None)]),
         ([{"x": [1, 2]}] * 2, []),
         # By position, the order of the names counts.
