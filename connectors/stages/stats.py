@@ -142,9 +142,12 @@ class Stats(AnswerStage):
         size = len(answers) + sum([each.entry.record_count - 1 for each in answers if each.entry.records])
         compute_us, parts = batch.inference_us, batch.preprocess_us + batch.postprocess_us
         total_us = batch.wait_us + compute_us + write_us
-        failures = _failures([each for each in answers if "code" in each.fields or EACH in each.fields])
+        failing = [each for each in answers if "code" in each.fields or EACH in each.fields]
+        failures = _failures(failing)
         for code, count in failures.items():
             counts.add(metrics.FAILED, count, code)
+        if given_up := sum([each.letter is not None for each in failing]):
+            counts.add(metrics.GIVEN_UP, given_up)
         if failed := sum(failures.values()):
             counts.add(metrics.FAILED_TIME, failed * total_us)
         if size > failed:
