@@ -39,6 +39,8 @@ _NOT_RUNNING = 3
 
 _IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
 _MOST_SLOTS = 4096
+_LOOK_S, _WATCH_S = 1.0, 2.0
+"""Seconds for which `status` looks at a running job, for its rate; and with `--watch`, each time."""
 
 _EPILOG = "--version prints the version."
 # Subcommands inherit it.
@@ -299,8 +301,15 @@ def _list(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
         console.print(f"No job is running on {where}.")
 
 
-def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
-    """Show the state, the slots, the model, the queue and the last error of a job.
+def _status(
+    job: JobName = None,
+    config_path: ConfigPath = _PATH,
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it again every two seconds; with --json, a line each.")
+    ] = False,
+) -> None:
+    """Show the state, the slots, the model, the rate, the queue, failures and the last error of a job.
 
     The exit code is 0 if the job runs, 3 if it does not, and 1 if nothing is known of it.
     """
@@ -308,14 +317,18 @@ def _status(job: JobName = None, config_path: ConfigPath = _PATH, as_json: AsJso
     _warn_of_killed(config)
     name = _named(job, config, config_path)
     with target_of(config).flink() as flink, opened(config, name) as store:
-        found = job_status.read(config, flink, name)
         redis_server.check(config)
         redis_server.warn_of_holes(config)
-        queued = job_status.queue(store)
-    if as_json:
-        print(json.dumps(report.details(found, queued), indent=2))
-    else:
-        console.print(report.status(found, queued))
+        for found in job_status.watched(config, flink, store, name, _WATCH_S if watch else _LOOK_S):
+            queued = job_status.queue(store)
+            if watch and console.is_terminal and not as_json:
+                console.clear()
+            if as_json:
+                print(json.dumps(report.details(found, queued), indent=None if watch else 2), flush=True)
+            else:
+                console.print(report.status(found, queued))
+            if not watch:
+                break
     if not found.job_id:
         raise typer.Exit(_NOT_RUNNING)
 

@@ -3,6 +3,7 @@
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
 from cluster_serving.launcher.jobs.layout.decision import Tuned
 from cluster_serving.launcher.jobs.lifecycle import Started
+from cluster_serving.launcher.jobs.recent import Recent
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.rollout.change import Changed
 from cluster_serving.launcher.terminal import printable
@@ -57,10 +59,13 @@ def changed(change: Changed) -> Text:
 
 def listed(jobs: Sequence[JobStatus]) -> Group:
     """Return a table of jobs, beneath it the last errors of those that do not run well, and their controllers."""
-    table = Table("name", "state", "job id", "version", "slots", "for", "answered", box=None, header_style="bold")
+    table = Table(
+        "name", "state", "job id", "version", "slots", "for", "answered", "dead letters", box=None, header_style="bold"
+    )
     for job in jobs:
         versions = ", ".join(_version(generation) for generation in job.generations)
-        table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), _age(job), _answered(job))
+        dead = str(job.dead_letters or "")
+        table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), _age(job), _answered(job), dead)
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
     return Group(table, *errors, *controllers)
@@ -84,6 +89,10 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     known = job.answered is not None
     lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on" if known else "?"
     lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
+    if job.recent:
+        lines |= _recent(job.recent)
+    if job.dead_letters:
+        lines["dead letters"] = f"{job.dead_letters}; cluster-serving-cli dead list {job.name} shows them"
     if job.layout:
         lines["layout"] = job.layout
     if job.controller:
@@ -109,7 +118,8 @@ def details(job: JobStatus, queued: Mapping[str, int]) -> dict[str, Any]:
         for report in job.reports
     ]
     compared = job.comparison and comparison.details(job.comparison)
-    return job.summary() | {"models": models, "queue": dict(queued), "comparison": compared}
+    recent = job.recent and asdict(job.recent)
+    return job.summary() | {"models": models, "queue": dict(queued), "comparison": compared, "recent": recent}
 
 
 def tuned(found: Tuned) -> Group:
@@ -154,10 +164,24 @@ def _generation(generation: GenerationStatus) -> str:
     text += f"; {generation.answered} answered, {generation.failed} of them with an error"
     if not generation.answered:
         return text
-    half, most = (
-        "more than a minute" if limit is None else f"{limit:g} ms" for limit in (generation.p50_ms, generation.p99_ms)
-    )
-    return f"{text}; half within {half}, 99 % within {most}"
+    return f"{text}; {_within(generation.p50_ms, generation.p99_ms)}"
+
+
+def _recent(recent: Recent) -> dict[str, str]:
+    lines = {"rate": f"{recent.rate:.3g} records/s"}
+    if recent.batch_size is not None:
+        lines["rate"] += f", {recent.batch_size:.3g} in a batch; {_within(recent.p50_ms, recent.p99_ms)}"
+    if recent.oldest_s:
+        lines["oldest"] = f"a request has waited for {recent.oldest_s:.3g} s"
+    if recent.failed:
+        codes = ", ".join(f"{count} {code}" for code, count in recent.failed.items())
+        lines["failed"] = f"{sum(recent.failed.values())} records in all: {codes}"
+    return lines
+
+
+def _within(p50_ms: float | None, p99_ms: float | None) -> str:
+    half, most = ("more than a minute" if limit is None else f"{limit:g} ms" for limit in (p50_ms, p99_ms))
+    return f"half within {half}, 99 % within {most}"
 
 
 def _slot(report: SlotReport) -> str:

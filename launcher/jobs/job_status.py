@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -13,6 +13,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.base import Flink
@@ -78,6 +79,8 @@ class JobStatus:
         reports: Reports of the slots.
         generations: Its generations, of which two run during a change.
         comparison: Comparison of the answers of its shadow; None without one.
+        dead_letters: Number of its dead letters; None if Redis does not tell.
+        recent: What it does now; None if it does not run, or was not watched.
     """
 
     name: str
@@ -94,6 +97,8 @@ class JobStatus:
     reports: tuple[SlotReport, ...]
     generations: tuple[GenerationStatus, ...] = ()
     comparison: Comparison | None = None
+    dead_letters: int | None = None
+    recent: Recent | None = None
 
     @property
     def is_known(self) -> bool:
@@ -106,9 +111,9 @@ class JobStatus:
         return self.state == "RUNNING" and not any(report.has_failed for report in self.reports)
 
     def summary(self) -> dict[str, Any]:
-        """Return all but the reports and the comparison, ready for JSON."""
+        """Return all but the reports, the comparison and what it does now, ready for JSON."""
         values = asdict(self)
-        del values["reports"], values["comparison"]
+        del values["reports"], values["comparison"], values["recent"]
         if self.since is not None:
             values["since"] = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds")
         return values
@@ -145,6 +150,21 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
     return status
 
 
+def watched(config: Config, flink: Flink, store: JobStore, name: str, seconds: float) -> Iterator[JobStatus]:
+    """Yield the state of a job again and again; of one that runs, with what it did in so many seconds before.
+
+    Raises:
+        LaunchError: If nothing is known of the job.
+    """
+    while True:
+        before = Totals.of(store)
+        found = read(config, flink, name)
+        if found.job_id:
+            time.sleep(max(0.0, before.time + seconds - time.monotonic()))
+            found = replace(found, recent=Recent.since(before, store))
+        yield found
+
+
 def queue(store: JobStore) -> dict[str, int]:
     """Return the number of queued requests by priority, and as `pending` the number of those being worked on."""
     lengths = {priority: store.client.xlen(store.keys.stream(priority)) for priority in PRIORITIES}
@@ -178,7 +198,7 @@ def _known(config: Config) -> set[str]:
 
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
-    now, shown, compared, refused = Generations(), [], None, ""
+    now, shown, compared, refused, dead = Generations(), [], None, "", None
     with suppress(*_REDIS_ERRORS), opened(config, name) as store:
         recorded, reports = store.record(), store.slots()
         if recorded.state == "starting" and not store.client.exists(store.keys.command):
@@ -191,6 +211,7 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         if refused := _refused(store):
             # They cannot give a sign of life.
             reports = [replace(one, error=refused) if one.state == "silent" else one for one in reports]
+        dead = store.client.xlen(store.keys.dead_letters) if answered is not None else None
         now = store.generations()
         shown = [_generation(store, each, jobs) for each in now.all.values()]
         if shadow := now.of_role(SHADOW):
@@ -213,6 +234,7 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         reports=tuple(reports),
         generations=tuple(shown),
         comparison=compared,
+        dead_letters=dead,
     )
     if job:
         return replace(
@@ -259,14 +281,9 @@ def _generation(store: JobStore, generation: Generation, jobs: list[Job]) -> Gen
         job.state if job else "",
         stats.requests,
         stats.failures,
-        _finite(stats.latency(0.5)),
-        _finite(stats.latency(0.99)),
+        finite(stats.latency(0.5)),
+        finite(stats.latency(0.99)),
     )
-
-
-def _finite(milliseconds: float | None) -> float | None:
-    # JSON has no infinity.
-    return None if milliseconds == math.inf else milliseconds
 
 
 def _end(flink: Flink, name: str) -> str:

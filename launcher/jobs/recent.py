@@ -1,0 +1,74 @@
+"""What a job does now: the difference of two readings of its figures."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.keys import GROUP
+from cluster_serving.protocol.scripts import BACKLOG, Call, call
+from cluster_serving.protocol.stats import JobStats, latency_of
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The figures of a job at one time, in seconds of `time.monotonic`."""
+
+    time: float
+    answered: int
+    stats: JobStats
+
+    @classmethod
+    def of(cls, store: JobStore) -> Totals:
+        """Return the figures of a job now."""
+        # Slots write their figures once a second, and this counter with each answer.
+        return cls(time.monotonic(), int(store.client.get(store.keys.answered) or 0), store.stats())
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What a job does now.
+
+    Attributes:
+        rate: Records answered in a second.
+        p50_ms: Half of the records were answered within so many milliseconds; None if there was none, or if it is more
+            than a minute. If no slot has written its figures since the first reading, of all records.
+        p99_ms: 99 of 100 records were.
+        batch_size: Mean number of records in a batch; None if there was none.
+        failed: Number of records that were answered with an error, by its code, of all.
+        oldest_s: Seconds that the oldest request has waited that no slot has read; 0 if none waits.
+    """
+
+    rate: float
+    p50_ms: float | None
+    p99_ms: float | None
+    batch_size: float | None
+    failed: Mapping[str, int]
+    oldest_s: float
+
+    @classmethod
+    def since(cls, before: Totals, store: JobStore) -> Recent:
+        """Return what a job has done since an earlier reading."""
+        now = Totals.of(store)
+        _, oldest_ms = call(store.client, Call(BACKLOG, store.keys.streams, [GROUP]))
+        first, last = before.stats, now.stats
+        batches, requests = last.batches - first.batches, last.requests - first.requests
+        latencies = [after - earlier for after, earlier in zip(last.latency_ms, first.latency_ms, strict=True)]
+        if not requests:
+            batches, requests, latencies = last.batches, last.requests, list(last.latency_ms)
+        return cls(
+            rate=max(0, now.answered - before.answered) / (now.time - before.time),
+            p50_ms=finite(latency_of(latencies, 0.5)),
+            p99_ms=finite(latency_of(latencies, 0.99)),
+            batch_size=requests / batches if batches else None,
+            failed=dict(last.codes),
+            oldest_s=oldest_ms / 1000,
+        )
+
+
+def finite(milliseconds: float | None) -> float | None:
+    """Return a latency; None for an infinite one, which JSON does not have."""
+    return None if milliseconds == math.inf else milliseconds
