@@ -2,6 +2,8 @@
 
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 import uuid
@@ -16,6 +18,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import Backoff, write_hash
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import RedisUnavailable
+from cluster_serving.protocol.events import record
 from cluster_serving.protocol.generations import LAST, SERVING, Generation
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
@@ -105,6 +108,7 @@ class SlotReporter:
         elif earlier and report.attempt:
             # The first report of a submission is the launcher's, which has no attempt.
             self._report = replace(self._report, restarts=report.restarts + 1)
+            self._tell("started again by Flink")
         self._change(replace(report, state="loading"))
         self._persist(lambda: self._put("take"))
         self._thread.start()
@@ -118,11 +122,16 @@ class SlotReporter:
         """Report that the model cannot be loaded; the description of the slot's last model stays."""
         self._change(replace(self._report, state="failed", code=code, error=error))
         self._persist(self._put)
+        self._tell(f"failed: {error}")
 
     def close(self) -> None:
         """End the thread, unless Redis takes longer than 2 s."""
         self._closed.set()
         self._thread.join(_CLOSE_TIMEOUT)
+
+    def _tell(self, what: str) -> None:
+        slot = f"slot {self._subtask} of generation {self._options.generation}"
+        record(self._client, self._job, f"{slot} {what}", f"process {os.getpid()} on {socket.gethostname()}")
 
     def _change(self, report: SlotReport) -> None:
         mine = self._report

@@ -113,6 +113,9 @@ class JobKeys:
     dead_letters = _Key("dead")
     """Stream of the requests that were given up."""
 
+    events = _Key("events")
+    """Stream of what has happened to the job (`protocol.events`)."""
+
     slot_stats = _Key("stats:slots")
     """Hash in which the job keeps the metrics of its versions and slots (`protocol.metrics`)."""
 
@@ -201,6 +204,7 @@ class JobKeys:
             self.record,
             self.limits,
             self.dead_letters,
+            self.events,
         )
         keys = [*self.streams, *kept, self.attempts, self.answered, self.controller, self.control]
         for number in generations:

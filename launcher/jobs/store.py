@@ -17,7 +17,10 @@ from redis.exceptions import ResponseError
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services.process import this_command
 from cluster_serving.protocol.comparison import Comparison
+from cluster_serving.protocol.events import Event
+from cluster_serving.protocol.events import record as record_event
 from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, LAST, Generation, Generations
 from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
@@ -92,10 +95,17 @@ class JobStore:
         if layout is not None:
             fields["layout"] = layout
         self.write(self.keys.record, flat(fields))
+        self.tell(": ".join(filter(None, [state, error, layout])))
 
     def note_error(self, error: str) -> None:
         """Record an error that leaves the job as it is, or with an empty text that there is none any more."""
         self.write(self.keys.record, ["error", error])
+        if error:
+            self.tell(error)
+
+    def tell(self, what: str) -> None:
+        """Record an event that this command has caused."""
+        record_event(self.client, self.job, what, this_command())
 
     # Generations
 
@@ -121,6 +131,8 @@ class JobStore:
     def put(self, generation: Generation) -> None:
         """Write the record of a generation."""
         self.write(self.keys.generations, [str(generation.number), generation.to_json()])
+        share = f" with {generation.share:g} %" if generation.share else ""
+        self.tell(f"generation {generation.number}, version {generation.version}: {generation.role}{share}")
 
     def switch(self, generation: Generation, before: Generation | None) -> None:
         """Let a generation serve in place of the one before; both records have their new roles already."""
@@ -129,6 +141,8 @@ class JobStore:
             records += [str(each.number), each.to_json()]
         numbers = (None, generation.number, before.number if before else 0)
         call(self.client, Call(SWITCH, [self.keys.generations, *map(self.keys.slots, numbers)], records))
+        earlier = f" in place of {before.number}, version {before.version}" if before else ""
+        self.tell(f"generation {generation.number}, version {generation.version}: serving{earlier}")
 
     def end(self, number: int) -> None:
         """Remove a generation that has ended; the slots of the others take over what it left unanswered, at once."""
@@ -136,6 +150,7 @@ class JobStore:
         self._hand_over_all([*consumers, self.keys.handed_to(number)], self.keys.orphans)
         self.client.hdel(self.keys.generations, str(number))
         self.client.delete(*self.keys.of_generation(number))
+        self.tell(f"generation {number}: ended")
 
     def hand_over(self, number: int, to: int) -> None:
         """Hand the requests that were handed over to a generation over to another one."""
@@ -172,6 +187,10 @@ class JobStore:
         beside = [each.number for each in self.generations().all.values() if each.role == CANARY]
         replies = [self.client.execute_command(*command) for command in questions(self.job, beside)]
         return Reading.of(self.job, replies)
+
+    def events(self, most: int) -> list[Event]:
+        """Return the latest events, the oldest first."""
+        return [Event.of(*entry) for entry in reversed(self.client.xrevrange(self.keys.events, count=most))]
 
     def comparison(self, shadow: int) -> Comparison:
         """Return what was compared so far of a shadow, by the number of its generation."""
@@ -223,6 +242,7 @@ class JobStore:
         for index in range(parallelism):
             fields += [str(index), replace(report, index=index).to_json()]
         self.write(self.keys.slots(generation), fields, anew=True)
+        self.tell(f"{parallelism} slot{'s' * (parallelism != 1)} starting")
 
     def note_stopped(self, submission: str | None, keep_failures: bool = False) -> None:
         """Change the reports of a stopped job's slots to stopped, in one transaction.

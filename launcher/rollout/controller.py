@@ -286,6 +286,7 @@ class Controller:
         self._event = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {event}"
         with suppress(*_ERRORS):
             self._report(self._store)
+            self._store.tell(event)
 
     def _keep_reporting(self) -> None:
         while True:

@@ -6,6 +6,7 @@ import re
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -91,6 +92,19 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0
         paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
         return {path.partition("@")[2].rpartition(":")[0] for path in paths}
+
+    def task_managers(self) -> dict[str, str]:
+        """Return host and port of each TaskManager by its resource id."""
+        managers = self._get("/taskmanagers")["taskmanagers"]
+        return {each["id"]: each["path"].partition("@")[2].partition("/")[0] for each in managers}
+
+    def log_files(self, manager: str) -> list[str]:
+        """Return the names of the files in which a TaskManager and its Python write."""
+        return sorted(each["name"] for each in self._get(f"/taskmanagers/{manager}/logs")["logs"] if each["size"])
+
+    def log(self, manager: str, name: str) -> str:
+        """Return the text of such a file."""
+        return self._request("GET", f"/taskmanagers/{manager}/logs/{quote(name)}").text
 
     def idle(self) -> set[str]:
         """Return the resource ids of the TaskManagers all of whose slots are free."""

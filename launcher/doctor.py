@@ -1,0 +1,138 @@
+"""What the commands and a job need of this machine and of their servers, each checked, with what to do about it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.exceptions import RedisError
+
+from cluster_serving.job.main import check_model
+from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config.job_options import model_options
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services import flink_home, front_end, machine, redis_server, state
+from cluster_serving.launcher.services.redis_version import RedisVersion
+from cluster_serving.launcher.targets import target_of
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.settings.model import SettingsError
+
+OK, WARNING, FAILED = "ok", "warning", "failed"
+
+_GIB = 1 << 30
+_LEAST_DISK, _LEAST_MEMORY = 2 * _GIB, _GIB
+_MOST_SKEW_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check: its topic, `OK`, `WARNING` or `FAILED`, and what was found and what to do."""
+
+    topic: str
+    state: str
+    text: str
+
+
+def examine(config: Config, path: Path) -> Iterator[Finding]:
+    """Yield the result of each check; none of them changes anything."""
+    checks: dict[str, Callable[[], tuple[str, str]]] = {
+        "python": _python,
+        "java": lambda: (OK, f"Java at {flink_home.java_home()}"),
+        "redis": lambda: _redis(config),
+        "clock": lambda: _clock(config),
+        "flink": lambda: _flink(config),
+        "model": lambda: _model(config),
+        "memory": lambda: _memory(config),
+        "disk": _disk,
+        "front end": lambda: _front_end(config, path),
+    }
+    for topic, check in checks.items():
+        try:
+            yield Finding(topic, *check())
+        except (LaunchError, SettingsError, ServingError, RedisError, OSError) as error:
+            yield Finding(topic, FAILED, str(error))
+
+
+def _python() -> tuple[str, str]:
+    return OK, f"Python {sys.version.split()[0]} at {sys.prefix}"
+
+
+def _redis(config: Config) -> tuple[str, str]:
+    if not _answers(config):
+        return WARNING, f"no Redis answers at {config.redis_shown}; cluster-serving-start starts one on this machine"
+    redis_server.check(config)
+    with redis_server.connect(config) as client:
+        version, memory = RedisVersion.read(client.info("server")), client.info("memory")
+    if version.fixed:
+        return WARNING, f"{version} has known holes; upgrade it to {version.fixed}"
+    limit = memory["maxmemory"]
+    if limit and memory["used_memory"] > 0.8 * limit:
+        share = memory["used_memory"] / limit
+        return WARNING, f"{version} uses {share:.0%} of its memory limit; raise maxmemory, or remove what is not needed"
+    return OK, f"{version} at {config.redis_shown}"
+
+
+def _answers(config: Config) -> bool:
+    with redis_server.connect(config) as client:
+        try:
+            return bool(client.ping())
+        except (RedisError, OSError, ServingError):
+            return False
+
+
+def _clock(config: Config) -> tuple[str, str]:
+    if not _answers(config):
+        return OK, "not compared, as no Redis answers"
+    with redis_server.connect(config) as client:
+        before = time.time()
+        seconds, microseconds = client.time()
+        skew = seconds + microseconds / 1e6 - (before + time.time()) / 2
+    if abs(skew) > _MOST_SKEW_S:
+        return WARNING, f"the clock of Redis differs by {skew:.1f} s from this machine's; let both follow an NTP server"
+    return OK, f"differs by {1000 * abs(skew):.0f} ms from that of Redis"
+
+
+def _flink(config: Config) -> tuple[str, str]:
+    target = target_of(config)
+    target.check()
+    if not target.is_up():
+        if target.is_here:
+            return WARNING, "no Flink runs; cluster-serving-start starts one on this machine"
+        return FAILED, f"Flink does not answer at {config.flink_address}; start it, or correct flinkRestUrl"
+    with target.flink() as flink:
+        jobs = flink.jobs()
+        return OK, f"{len(jobs)} job{'s' * (len(jobs) != 1)} on {flink.where}"
+
+
+def _model(config: Config) -> tuple[str, str]:
+    found = check_model(model_options(versions.resolved(config)))
+    return OK, f"{found.format} in {config.model_path}"
+
+
+def _memory(config: Config) -> tuple[str, str]:
+    free, total = machine.available_memory(), machine.total_memory()
+    told = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB are free"
+    if target_of(config).is_here and free < _LEAST_MEMORY:
+        return WARNING, f"{told}; end other programs, or set a smaller modelParallelism"
+    return OK, told
+
+
+def _disk() -> tuple[str, str]:
+    folder = state.root()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    told = f"{free / _GIB:.1f} GiB are free at {folder}"
+    return (OK, told) if free >= _LEAST_DISK else (WARNING, f"{told}; remove files, or logs of ended jobs")
+
+
+def _front_end(config: Config, path: Path) -> tuple[str, str]:
+    if not path.exists():
+        return OK, "has no options, as there is no configuration file"
+    front_end.check(config, path, True)
+    return OK, "its options are valid, and its ports are free or its own"

@@ -1,0 +1,47 @@
+"""Logs of the TaskManagers of a Flink cluster, over its REST API."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+from cluster_serving.launcher.services.flink_rest import FlinkRest
+
+_POLL_S = 2.0
+# Of Flink's layout; what Python and the engines print has none.
+_LEVEL = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+ (TRACE|DEBUG|INFO|WARN|ERROR)\b")
+
+
+def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, str]]:
+    """Yield TaskManager and text of each line; with `errors`, only warnings, errors and the lines that belong to them.
+
+    With `follow`, new lines come as they are written, without an end.
+
+    Raises:
+        LaunchError: If Flink does not answer.
+    """
+    read: dict[tuple[str, str], int] = {}
+    while True:
+        for manager, host in flink.task_managers().items():
+            for name in flink.log_files(manager):
+                text = flink.log(manager, name)
+                # A file that is shorter than before was begun anew.
+                start = read.get((manager, name), 0) if len(text) >= read.get((manager, name), 0) else 0
+                # The last line may not be complete.
+                read[manager, name] = end = text.rfind("\n", start) + 1 or start
+                for line in chosen(text[start:end].splitlines(), errors):
+                    yield host, line
+        if not follow:
+            return
+        time.sleep(_POLL_S)
+
+
+def chosen(found: list[str], errors: bool) -> Iterator[str]:
+    """Yield the lines, or only those of warnings and errors, with the stack traces behind them."""
+    shown = True
+    for line in found:
+        if level := _LEVEL.match(line):
+            shown = not errors or level[1] in ("WARN", "ERROR")
+        if shown:
+            yield line

@@ -1,0 +1,38 @@
+"""The doctor: what a job needs, and what to do about what is missing."""
+
+import json
+
+import pytest
+
+from cluster_serving.launcher.task_logs import chosen
+
+
+@pytest.fixture
+def examined(own_cluster, tmp_path):
+    def run(**settings):
+        config = own_cluster.config(jobName="sick", **settings)
+        ran = own_cluster.run("cluster-serving-cli", "doctor", "--json", "-c", config)
+        return ran.returncode, {each["topic"]: (each["state"], each["text"]) for each in json.loads(ran.stdout)}
+
+    return run
+
+
+def test_each_finding_says_what_to_do(examined, tmp_path):
+    code, found = examined(modelPath=str(tmp_path / "none"), redisUrl="127.0.0.1:1", flinkRestUrl="127.0.0.1:2")
+    assert code == 1
+    assert found["model"][0] == "failed" and "does not exist" in found["model"][1]
+    assert found["redis"][0] == "warning" and "cluster-serving-start starts one" in found["redis"][1]
+    assert found["python"][0] == found["java"][0] == "ok"
+
+
+def test_a_log_without_its_harmless_lines_keeps_the_stack_traces():
+    lines = [
+        "printed by a library",
+        "2026-01-01 10:00:00,001 INFO  a - starts",
+        "its second line",
+        "2026-01-01 10:00:00,002 ERROR b - fails",
+        "Traceback",
+        "2026-01-01 10:00:00,003 WARN  c - warns",
+    ]
+    assert list(chosen(lines, errors=False)) == lines
+    assert list(chosen(lines, errors=True)) == [lines[0], *lines[3:]]
