@@ -18,6 +18,8 @@ from cluster_serving.protocol.metrics import (
     METRICS,
     OLDEST,
     QUEUE,
+    REDIS_LIMIT,
+    REDIS_MEMORY,
     REFUSED,
     RESTARTS,
     SLOTS,
@@ -47,7 +49,7 @@ class Reading:
     @classmethod
     def of(cls, job: str, replies: Sequence[Any]) -> Reading:
         """Read the replies to `questions`."""
-        totals, (length, oldest_ms), dead, refused, (seconds, _), *reports = replies
+        totals, (length, oldest_ms), dead, refused, memory, (seconds, _), *reports = replies
         slots: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         for name, value in totals.items():
             version, slot, field = as_text(name).split("/", 2)
@@ -57,7 +59,14 @@ class Reading:
                 for metric in METRICS:
                     if metric.kind == GAUGE:
                         values.pop(metric.name, None)
-        of_job = {QUEUE.name: length, OLDEST.name: 1000 * oldest_ms, DEAD.name: dead, REFUSED.name: int(bool(refused))}
+        of_job = {
+            QUEUE.name: length,
+            OLDEST.name: 1000 * oldest_ms,
+            DEAD.name: dead,
+            REFUSED.name: int(bool(refused)),
+            REDIS_MEMORY.name: memory["used_memory"],
+            REDIS_LIMIT.name: memory.get("maxmemory", 0),
+        }
         return cls(job, slots, of_job, [report for each in reports for report in read_reports(each, seconds)])
 
     def of_slots(self, metric: Metric) -> Iterator[tuple[dict[str, str], str, float]]:
@@ -87,6 +96,7 @@ def questions(job: str, generations: Iterable[int] = ()) -> list[list[Any]]:
         Call(BACKLOG, keys.streams, [GROUP]).command(by_text=True),
         ["XLEN", keys.dead_letters],
         ["HGET", keys.controller, REFUSED_MODEL],
+        ["INFO", "memory"],
         ["TIME"],
         *(["HGETALL", keys.slots(number)] for number in (None, *generations)),
     ]

@@ -150,6 +150,11 @@ REFUSED = Metric(
     "model_refused", GAUGE, "", "1 if a new model in the folder of the job is not served, else 0.", of_job=True
 )
 
+REDIS_MEMORY = Metric("redis_memory_bytes", GAUGE, "bytes", "Memory that the Redis of the job uses.", of_job=True)
+REDIS_LIMIT = Metric(
+    "redis_memory_limit_bytes", GAUGE, "bytes", "Its limit (maxmemory); 0 if there is none.", of_job=True
+)
+
 METRICS: tuple[Metric, ...] = tuple(
     value for value in vars(sys.modules[__name__]).values() if isinstance(value, Metric)
 )

@@ -8,8 +8,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
 FOLDERS = (
-    "bench|charts|client|cluster_serving|connectors|docs|embed|examples|flink-conf|frontend|job|launcher|protocol|"
-    "settings|tests"
+    "bench|charts|client|cluster_serving|connectors|docs|embed|examples|flink-conf|frontend|job|launcher|monitoring|"
+    "protocol|settings|tests"
 )
 
 

@@ -50,6 +50,20 @@ def test_helm_finds_nothing_wrong():
     assert "0 chart(s) failed" in helm("lint", CHART, values={"jobs": [JOB]})
 
 
+def test_dashboard_and_alerts_are_those_of_the_folder():
+    kinds = {each["kind"]: each for each in rendered({"jobs": [JOB], "monitoring": {"enabled": True}})}
+    folder = CHART.parents[1] / "monitoring"
+    assert kinds["PrometheusRule"]["spec"] == yaml.safe_load((folder / "alerts.yml").read_text("utf8"))
+    assert kinds["ServiceMonitor"]["spec"]["endpoints"] == [{"port": "http", "path": "/metrics"}]
+    dashboards = [
+        each["data"]["cluster-serving.json"]
+        for each in rendered({"jobs": [JOB], "monitoring": {"enabled": True}})
+        if each["metadata"]["labels"].get("grafana_dashboard")
+    ]
+    assert dashboards == [(folder / "grafana" / "dashboard.json").read_text("utf8")]
+    assert "PrometheusRule" not in {each["kind"] for each in rendered({"jobs": [JOB]})}
+
+
 @pytest.mark.parametrize(
     ("values", "field"),
     [
