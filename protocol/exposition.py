@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +76,12 @@ class Reading:
                 for state, count in slot_states(r for r in self.reports if r.version == version).items():
                     yield {"version": version, "state": state}, "", count
         elif metric is RESTARTS:
+            # A canary may have the version of the generation that serves.
+            restarts: Counter[tuple[str, str]] = Counter()
             for report in self.reports:
-                yield {"version": report.version, "slot": str(report.index)}, "", report.restarts
+                restarts[report.version, str(report.index)] += report.restarts
+            for (version, slot), count in restarts.items():
+                yield {"version": version, "slot": slot}, "", count
         for (version, slot), values in sorted(self.slots.items()):
             for suffix, labels, value in metric.samples(values):
                 yield {"version": version, "slot": slot, **labels}, suffix, value

@@ -97,14 +97,10 @@ def _time(name: str, text: str) -> Metric:
 
 
 RECORDS_IN = Metric("records_in", COUNTER, "records", "Records that the slot has read from the queue.")
-REQUESTS_IN = Metric(
-    "requests_in", COUNTER, "requests", "Requests that the slot has read; one may have several records."
-)
+REQUESTS_IN = Metric("requests_in", COUNTER, "requests", "Requests that the slot has read, of a record or more.")
 ANSWERED = Metric("records_answered", COUNTER, "records", "Records answered with a result.")
 FAILED = Metric("records_failed", COUNTER, "records", "Records answered with an error.", "code")
-REDELIVERIES = Metric(
-    "redeliveries", COUNTER, "requests", "Requests that were delivered again, as the process that had them has ended."
-)
+REDELIVERIES = Metric("redeliveries", COUNTER, "requests", "Requests delivered again after the end of a process.")
 GIVEN_UP = Metric("requests_given_up", COUNTER, "requests", "Requests that became dead letters.")
 RECONNECTS = Metric("reconnects", COUNTER, "attempts", "Attempts at reading or writing that Redis did not answer.")
 QUEUE_WAIT = _time("queue_wait_seconds", "Time in the queue of each record; of a batch, that of its oldest one.")
@@ -115,45 +111,23 @@ INFERENCE = _time("inference_seconds", "Time of each batch in the model.")
 POSTPROCESS = _time("postprocess_seconds", "Time of each batch for filters and for encoding its answers.")
 WRITE = _time("write_seconds", "Time of each batch for writing its answers to Redis.")
 BATCH_SIZE = Metric("batch_size", HISTOGRAM, "records", "Records of each batch.", bounds=_SIZES)
-CLOSED = Metric(
-    "batches_closed",
-    COUNTER,
-    "batches",
-    "Batches by the reason for closing them: full; idle, no more requests were on their way; timeout; or memory, "
-    "the inputs are computed in several calls.",
-    "reason",
-)
+CLOSED = Metric("batches_closed", COUNTER, "batches", "Batches by the reason for closing them.", "reason")
 GATHERING = _time("gathering_seconds", "Time that the oldest record of each batch waited for it to be closed.")
-RECORD_COMPUTE = Metric(
-    "record_compute_seconds", COUNTER, "seconds", "As batch_compute_seconds, with the time of a batch for each record."
-)
-FAILED_TIME = Metric(
-    "failed_record_seconds", COUNTER, "seconds", "As request_seconds, of records answered with an error."
-)
+RECORD_COMPUTE = Metric("record_compute_seconds", COUNTER, "seconds", "As batch_compute_seconds, for each record.")
+FAILED_TIME = Metric("failed_record_seconds", COUNTER, "seconds", "As request_seconds, of records that have failed.")
 CALLED = Metric("padded_elements", COUNTER, "elements", "Elements that the model got for inputs with padding.")
 PADDING = Metric("padding_elements", COUNTER, "elements", "Those of them that were padding.")
 LOAD_TIME = Metric("model_load_seconds", GAUGE, "seconds", "Time in which the slot loaded its model.")
-MODEL_MEMORY = Metric(
-    "model_memory_bytes", GAUGE, "bytes", "Growth of the memory of the process while the slot loaded its model."
-)
-PROCESS_MEMORY = Metric(
-    "process_memory_bytes", GAUGE, "bytes", "Memory of the process of the slot; that of a TaskManager in thread mode."
-)
+MODEL_MEMORY = Metric("model_memory_bytes", GAUGE, "bytes", "Growth of the process while it loaded the model.")
+PROCESS_MEMORY = Metric("process_memory_bytes", GAUGE, "bytes", "Memory of the process that has the slot.")
 RESTARTS = Metric("slot_restarts", GAUGE, "restarts", "Restarts of the slot since the job was started or changed.")
 SLOTS = Metric("slots", GAUGE, "slots", "Slots by version and state.", "state")
 QUEUE = Metric("queue_length", GAUGE, "requests", "Requests in the streams, unanswered.", of_job=True)
-OLDEST = Metric(
-    "oldest_waiting_seconds", GAUGE, "seconds", "Age of the oldest request that no slot has read.", of_job=True
-)
+OLDEST = Metric("oldest_waiting_seconds", GAUGE, "seconds", "Age of the oldest request not read yet.", of_job=True)
 DEAD = Metric("dead_letters", GAUGE, "requests", "Dead letters that are kept.", of_job=True)
-REFUSED = Metric(
-    "model_refused", GAUGE, "", "1 if a new model in the folder of the job is not served, else 0.", of_job=True
-)
-
+REFUSED = Metric("model_refused", GAUGE, "", "1 if a new model is not served, else 0.", of_job=True)
 REDIS_MEMORY = Metric("redis_memory_bytes", GAUGE, "bytes", "Memory that the Redis of the job uses.", of_job=True)
-REDIS_LIMIT = Metric(
-    "redis_memory_limit_bytes", GAUGE, "bytes", "Its limit (maxmemory); 0 if there is none.", of_job=True
-)
+REDIS_LIMIT = Metric("redis_memory_limit_bytes", GAUGE, "bytes", "Its limit; 0 if there is none.", of_job=True)
 
 METRICS: tuple[Metric, ...] = tuple(
     value for value in vars(sys.modules[__name__]).values() if isinstance(value, Metric)

@@ -8,6 +8,7 @@ from cluster_serving.protocol import metrics
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.exposition import Reading, exposition
 from cluster_serving.protocol.metrics import HISTOGRAM, METRICS, of_handler, table
+from cluster_serving.protocol.slots import SlotReport
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -62,3 +63,11 @@ def test_metrics_of_a_handler_are_served_with_the_others():
     assert found["cluster_serving_handler_cache_hits"].samples[0].value == 3
     buckets = {each.labels.get("le"): each.value for each in found["cluster_serving_handler_score"].samples}
     assert (buckets["0.256"], buckets["0.512"], buckets[None]) == (0, 1, 1)
+
+
+def test_slots_of_a_canary_with_the_same_version_make_no_second_series():
+    reports = [SlotReport("a", "ready", version="1", restarts=count) for count in (1, 2)]
+    found = parsed(reading({}, reports=reports))
+    assert [each.value for each in found["cluster_serving_slot_restarts"].samples] == [3]
+    ready = [each for each in found["cluster_serving_slots"].samples if each.labels["state"] == "ready"]
+    assert [each.value for each in ready] == [2]
