@@ -16,7 +16,7 @@ from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import flink_home, front_end, machine, redis_server, state
+from cluster_serving.launcher.services import flink_home, front_end, memory, redis_server, state
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ServingError
@@ -115,7 +115,7 @@ def _model(config: Config) -> tuple[str, str]:
 
 
 def _memory(config: Config) -> tuple[str, str]:
-    free, total = machine.available_memory(), machine.total_memory()
+    free, total = memory.available_memory(), memory.total_memory()
     told = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB are free"
     if target_of(config).is_here and free < _LEAST_MEMORY:
         return WARNING, f"{told}; end other programs, or set a smaller modelParallelism"
