@@ -15,6 +15,7 @@ from cluster_serving.embed.columns import Columns, Scored, collected, gathered, 
 from cluster_serving.embed.copies import Copy, copy_of
 from cluster_serving.embed.settings import Settings
 from cluster_serving.job import predictor
+from cluster_serving.job.options import JobOptions
 from cluster_serving.job.record import NamedOutputs, Value
 from cluster_serving.protocol.errors import ModelError, ServingError, from_wire
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 5.0
 _CALL_BYTES = 1 << 20
-_FEWEST, _MOST = 32, 1024
+_FEWEST, _MOST = 32, 4096
 _NUMBER = re.compile("[0-9]{1,18}")
 
 
@@ -57,6 +58,11 @@ class Predictor:
         self._settings = Settings.of(model, options)
         self._follow = follow
         self._reset()
+
+    @classmethod
+    def of(cls, options: JobOptions, sized: bool = True) -> Predictor:
+        """Return the predictor of a job's options; without `sized`, the rows of a call follow from their size."""
+        return _restored(Settings.of_job(options, sized), follow=False)
 
     def __call__(self, columns: Mapping[str, Any]) -> Columns:
         """Compute columns.

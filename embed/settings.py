@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from cluster_serving.job.options import BatchOptions, ImageOptions, ModelOptions
+from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.remote.url import is_url
 
 _ANY_ROWS = 1 << 31
@@ -62,6 +62,12 @@ class Settings:
             **rest,
             sized=bool(found["batch"]),
         )
+
+    @classmethod
+    def of_job(cls, options: JobOptions, sized: bool) -> Settings:
+        """Return the settings of a job."""
+        batch = replace(options.batch, max_rows=_ANY_ROWS)
+        return cls(options.model, options.image, batch, options.post_processing, sized=sized)
 
     @property
     def path(self) -> str:

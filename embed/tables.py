@@ -111,24 +111,22 @@ def _output_table(
     scored: Scored, specs: Sequence[TensorSpec], rows: Array, errors: Mapping[int, str], count: int
 ) -> pa.Table:
     """Return outputs and errors; `rows` are those that were computed, of `count`."""
-    # Positions in the outputs, or null.
-    places = np.full(count, -1)
-    places[rows] = np.arange(len(rows))
-    failed = np.zeros(count, bool)
-    failed[list(errors)] = True
-    indices = pa.array(places, mask=failed)
-    kinds = {spec.name: arrow_type(spec) for spec in specs} | dict.fromkeys(
-        scored.outputs.keys() - {s.name for s in specs}
-    )
+    indices = None
+    if errors:
+        # Positions in the outputs, or null.
+        places, failed = np.zeros(count, int), np.zeros(count, bool)
+        places[rows] = np.arange(len(rows))
+        failed[list(errors)] = True
+        indices = pa.array(places, mask=failed)
     columns = {}
-    for name, kind in kinds.items():
+    for name, kind in (dict.fromkeys(scored.outputs) | {spec.name: arrow_type(spec) for spec in specs}).items():
         if name in scored.outputs:
             column = _to_arrow(scored.outputs[name], kind)
-            columns[name] = column.take(indices) if errors else column
+            columns[name] = column if indices is None else column.take(indices)
         else:
             columns[name] = pa.nulls(count, kind or pa.string())
-    columns[ERROR] = pa.array([errors.get(row) for row in range(count)] if errors else pa.nulls(count), pa.string())
-    return pa.table(columns)
+    texts = [errors.get(row) for row in range(count)] if errors else pa.nulls(count, pa.string())
+    return pa.table(columns | {ERROR: pa.array(texts, pa.string())})
 
 
 def arrow_type(spec: TensorSpec) -> pa.DataType | None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import dead_commands, entry_points, local_run, observing, report, templates
+from cluster_serving.launcher import dead_commands, entry_points, local_run, observing, report, score, templates
 from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
@@ -439,6 +439,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "status": _status,
     "tune": _tune,
     "try": local_run.try_,
+    "score": score.score,
     **_OBSERVING,
 }
 
@@ -535,8 +536,5 @@ def _about() -> None:
 
 def cli() -> None:
     """Run `cluster-serving-cli`."""
-    _run(
-        _group(
-            ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", *_OBSERVING)
-        )
-    )
+    jobs = ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", "score")
+    _run(_group((*jobs, *_OBSERVING)))

@@ -5,6 +5,9 @@ import os
 import signal
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.chaos.faults import kept_processes
@@ -66,6 +69,18 @@ def test_the_example_of_a_session_answers_each_row(flink, digits, tmp_path):
     for number, answer in found.items():
         assert answer["probabilities"] == pytest.approx(expected[number], abs=1e-5)
         assert answer.get("error") is None
+
+
+def test_the_example_of_parquet_scores_each_row_group(flink, digits, tmp_path):
+    x = model_zoo.digits_data()[0]
+    pq.write_table(pa.table({"x": list(x)}), tmp_path / "digits.parquet", row_group_size=150)
+    digits[2].mkdir()
+    arguments = (digits[0], digits[2], tmp_path / "digits.parquet")
+    flink_programs.run(flink, EXAMPLES / "parquet.py", *arguments, cwd=tmp_path)
+    files = sorted(digits[2].iterdir())
+    assert [file.name for file in files] == [f"digits.{group:05}.parquet" for group in range(3)]
+    found = [row for file in files for row in pq.read_table(file)["probabilities"].to_pylist()]
+    np.testing.assert_allclose(found, model_zoo.digits_mlp(x), atol=1e-5)
 
 
 def test_elements_keep_order_time_and_watermarks_and_bad_ones_go_to_the_side(flink, tmp_path):

@@ -1,0 +1,144 @@
+"""`cluster-serving-cli score`: a model over files."""
+
+import json
+import os
+import signal
+import subprocess
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from cluster_serving.client.original.values import encode_png
+from tests.support.fixtures.cluster import BIN, run
+from tests.support.fixtures.predictor import save_doubling
+from tests.support.fixtures.waiting import wait_until
+from tests.support.payloads import model_zoo
+
+SCORE = ("score", "--output", "out", "--model", "model", "--input")
+
+
+def score(folder, *arguments):
+    """The finished command; it has to succeed."""
+    done = run("cluster-serving-cli", *SCORE, *arguments, cwd=folder, environment=os.environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def output(folder):
+    """Rows of the output, of all files in the order of their names."""
+    return [row for file in sorted((folder / "out").rglob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+@pytest.fixture
+def doubling(tmp_path):
+    """A folder with a `model` that doubles three numbers, and an empty `data`."""
+    save_doubling(tmp_path / "model", 3)
+    (tmp_path / "data").mkdir()
+    return tmp_path
+
+
+def test_each_row_of_parquet_has_an_answer_or_an_error_in_its_place(doubling):
+    x = [[float(row)] * (2 if row % 50 == 7 else 3) for row in range(500)]
+    for name in ("a", "b"):
+        table = pa.table({"id": [f"{name}{row}" for row in range(500)], "x": x})
+        pq.write_table(table, doubling / "data" / f"{name}.parquet", row_group_size=200)
+    done = score(doubling, "data/*.parquet")
+    assert "1,000 rows in" in done.stderr and "20 of them with an error" in done.stderr
+    rows = output(doubling)
+    assert [row["id"] for row in rows] == [f"{name}{row}" for name in "ab" for row in range(500)]
+    for row in rows:
+        number = int(row["id"][1:])
+        if number % 50 == 7:
+            assert row["y"] is None and row["error"].startswith("INVALID_INPUT: input 'x' has shape [2]")
+        else:
+            assert row["y"] == [2 * number] * 3 and row["error"] is None
+    assert sorted(file.name for file in (doubling / "out").glob("*.parquet")) == [
+        f"{name}.{group:05}.parquet" for name in "ab" for group in range(3)
+    ]
+
+
+def test_a_killed_command_goes_on_where_it_was_and_finished_units_stay(doubling):
+    rows, group = 400_000, 2000
+    x = pa.FixedSizeListArray.from_arrays(np.arange(3.0 * rows, dtype="f4"), 3)
+    table = pa.table({"id": np.arange(rows), "x": x})
+    pq.write_table(table, doubling / "data" / "a.parquet", row_group_size=group)
+    out = doubling / "out"
+    finished = {}
+    for killed in range(2):
+        with subprocess.Popen(
+            [BIN / "cluster-serving-cli", *SCORE, "data"], cwd=doubling, stderr=subprocess.DEVNULL
+        ) as command:
+            more = len(finished) + 5
+            wait_until(lambda more=more: len([*out.glob("*.parquet")]) > more, 60)
+            command.send_signal(signal.SIGKILL)
+        assert command.returncode == -signal.SIGKILL, f"it ended before kill {killed}"
+        finished = {file: file.stat().st_mtime_ns for file in out.glob("*.parquet")}
+    done = score(doubling, "data")
+    before = int(done.stderr.split(" of 200 units were there before")[0].split()[-1])
+    assert before >= len(finished)
+    assert {file: file.stat().st_mtime_ns for file in finished} == finished
+    assert [row["id"] for row in output(doubling)] == [*range(rows)]
+    assert not [*out.rglob("*.part")]
+
+
+def test_csv_columns_are_a_vector_and_only_chosen_columns_are_copied(doubling):
+    table = pa.table({"id": [1, 2], "a": [1.0, 4.0], "b": [2, 5], "c": [3, 6], "note": ["x", 'y,"z"\nw']})
+    pyarrow.csv.write_csv(table, doubling / "data" / "rows.csv")
+    score(doubling, "data/rows.csv", "--columns", "x=a,b,c", "--keep", "id")
+    assert output(doubling) == [
+        {"id": 1, "y": [2, 4, 6], "error": None},
+        {"id": 2, "y": [8, 10, 12], "error": None},
+    ]
+
+
+def test_lines_of_json_are_read_to_the_last_one(doubling):
+    lines = [json.dumps({"x": [row, 0.5, 0], "note": "n" * 3000}) for row in range(3000)]
+    (doubling / "data" / "rows.jsonl").write_text("\n".join(lines))
+    score(doubling, "data", "--keep", "")
+    assert [row["y"] for row in output(doubling)] == [[2 * row, 1, 0] for row in range(3000)]
+
+
+def test_images_of_a_folder_are_scored_and_damaged_ones_named(tmp_path):
+    model_zoo.save_openvino_digit_images(tmp_path / "model")
+    (tmp_path / "photos" / "more").mkdir(parents=True)
+    for number in range(70):
+        picture = encode_png("x", np.full((8, 8, 3), number, np.uint8)).data
+        (tmp_path / "photos" / "more" / f"{number:02}.png").write_bytes(picture[:40] if number == 5 else picture)
+    score(tmp_path, "photos")
+    rows = output(tmp_path)
+    assert [os.path.basename(row["path"]) for row in rows] == [f"{number:02}.png" for number in range(70)]
+    assert [number for number, row in enumerate(rows) if row["error"]] == [5]
+
+
+def test_another_model_does_not_mix_its_answers_with_those_of_the_first(doubling):
+    pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
+    score(doubling, "data")
+    save_doubling(doubling / "other", 3)
+    arguments = ("score", "--output", "out", "--model", "other", "--input", "data")
+    done = run("cluster-serving-cli", *arguments, cwd=doubling, environment=os.environ)
+    assert done.returncode == 1
+    assert "error: out has the output of another input, model or configuration; choose another folder" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing/*.csv",), "error: nothing/*.csv has no file to score; files of these types are read: .parquet, "),
+        (("data", "--columns", "x"), "--columns x: expected INPUT=COLUMN"),
+    ],
+)
+def test_what_is_wrong_is_one_line(doubling, arguments, message):
+    done = run("cluster-serving-cli", *SCORE, *arguments, cwd=doubling, environment=os.environ)
+    assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_file_without_the_columns_of_the_model_is_named_and_the_others_are_scored(doubling):
+    pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
+    pq.write_table(pa.table({"z": [1]}), doubling / "data" / "b.parquet")
+    done = run("cluster-serving-cli", *SCORE, "data", cwd=doubling, environment=os.environ)
+    assert done.returncode == 1
+    assert "b.parquet: there is no column 'x' for the input 'x'; the columns are z." in done.stderr
+    assert [row["y"] for row in output(doubling)] == [[2, 4, 6]]
