@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 from pyflink.common import Row, Time, Types
 from pyflink.datastream import AsyncDataStream, AsyncFunction, DataStream, OutputTag, ProcessFunction, RuntimeContext
-from pyflink.table.types import DataType, DataTypes
+from pyflink.table.types import DataType, DataTypes, from_arrow_type
 from pyflink.table.udf import udf
 
 from cluster_serving.embed.predictor import Predictor
+from cluster_serving.embed.tables import ERROR, arrow_type, predict_table
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.slots import TensorSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,20 +25,6 @@ Inputs = Callable[[Any], Mapping[str, Any]]
 
 _FAILED = "failed"
 _ANYTHING = Types.PICKLED_BYTE_ARRAY()
-_TYPES: dict[str, Callable[[], DataType]] = {
-    "bool": DataTypes.BOOLEAN,
-    "int8": DataTypes.TINYINT,
-    "int16": DataTypes.SMALLINT,
-    "uint8": DataTypes.SMALLINT,
-    "int32": DataTypes.INT,
-    "uint16": DataTypes.INT,
-    "int64": DataTypes.BIGINT,
-    "uint32": DataTypes.BIGINT,
-    "float16": DataTypes.FLOAT,
-    "float32": DataTypes.FLOAT,
-    "float64": DataTypes.DOUBLE,
-    "str": DataTypes.STRING,
-}
 
 
 class Predicted(NamedTuple):
@@ -95,7 +84,7 @@ def function(predictor: Predictor, *, errors: bool = False, result_type: DataTyp
     The result is the model's output, or a ROW of all outputs. A row that fails gives NULL.
 
     Args:
-        predictor: The model, which is loaded here for the types of its outputs.
+        predictor: The model, which is loaded here for the names and types of its outputs.
         errors: Make the result a ROW whose last field `error` has code and message of a row that has failed.
         result_type: Type of the result, where the model does not tell.
 
@@ -103,23 +92,19 @@ def function(predictor: Predictor, *, errors: bool = False, result_type: DataTyp
         ModelError: If the model cannot be loaded.
         ValueError: If SQL has no type for an output.
     """
-    outputs = {spec.name: _sql_type(str(spec), spec.dtype, spec.record_shape) for spec in predictor.outputs}
-    names = [*outputs, *(["error"] if errors else [])]
+    names = [spec.name for spec in predictor.outputs] + [ERROR] * errors
     if result_type is None:
-        types = [*outputs.values(), *([DataTypes.STRING()] if errors else [])]
-        rows = DataTypes.ROW([DataTypes.FIELD(name, kind) for name, kind in zip(names, types, strict=True)])
-        result_type = types[0] if len(types) == 1 else rows
-    arguments = [spec.name for spec in predictor.inputs]
-    return udf(_Vectorised(predictor, arguments, names, errors), result_type=result_type, func_type="pandas")
+        types = [*map(_sql_type, predictor.outputs), *([DataTypes.STRING()] if errors else [])]
+        row = DataTypes.ROW([DataTypes.FIELD(name, kind) for name, kind in zip(names, types, strict=True)])
+        result_type = types[0] if len(types) == 1 else row
+    return udf(_Vectorised(predictor, names), result_type=result_type, func_type="pandas")
 
 
-def _sql_type(text: str, dtype: str, shape: tuple[int | None, ...] | None) -> DataType:
-    if dtype not in _TYPES or shape is None:
-        raise ValueError(f"SQL has no type for the output {text}; give the function a result_type")
-    kind = _TYPES[dtype]()
-    for _ in shape:
-        kind = DataTypes.ARRAY(kind)
-    return kind
+def _sql_type(spec: TensorSpec) -> DataType:
+    try:
+        return from_arrow_type(arrow_type(spec))
+    except (TypeError, AttributeError):
+        raise ValueError(f"SQL has no type for the output {spec}; give the function a result_type") from None
 
 
 class _Batches(AsyncFunction):
@@ -185,23 +170,13 @@ class _Split(ProcessFunction):
 class _Vectorised:
     """Computes columns of pandas."""
 
-    def __init__(self, predictor: Predictor, arguments: list[str], names: list[str], errors: bool) -> None:
-        self._predictor, self._arguments, self._names, self._errors = predictor, arguments, names, errors
+    def __init__(self, predictor: Predictor, names: list[str]) -> None:
+        self._predictor, self._names = predictor, names
         self.__name__ = "predict"
 
     def __call__(self, *columns: pd.Series) -> pd.Series | pd.DataFrame:
         """Return the outputs, with NULL where a row has failed."""
-        import pandas as pd
-
-        scored = self._predictor.scored(dict(zip(self._arguments, map(list, columns), strict=True)))
-        count = len(columns[0])
-        found: dict[str, list[Any]] = {
-            name: list(scored.outputs[name]) if name in scored.outputs else [None] * count for name in self._names
-        }
-        for row, error in scored.errors.items():
-            for column in found.values():
-                column[row] = None
-            if self._errors:
-                found["error"][row] = f"{error.code}: {error.message}"
-        series = {name: pd.Series(column, dtype=object) for name, column in found.items()}
-        return pd.DataFrame(series) if len(series) > 1 else next(iter(series.values()))
+        inputs = [spec.name for spec in self._predictor.inputs]
+        table = pa.table(dict(zip(inputs, map(pa.Array.from_pandas, columns), strict=True)))
+        found = predict_table(self._predictor, table).select(self._names).to_pandas()
+        return found if len(self._names) > 1 else found[self._names[0]]
