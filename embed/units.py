@@ -23,6 +23,7 @@ IMAGE = "image"
 
 _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 _IMAGES_OF_A_UNIT = 512
+_BUFFER = 4 << 20
 _ROWS = 8192
 _IMAGE_ROWS = 64
 _WILD = re.compile(r"[*?\[]")
@@ -121,7 +122,8 @@ def _of_images(base: str, files: Sequence[tuple[str, int]]) -> Iterator[Unit]:
 
 def _parquet(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
     with system.open_input_file(unit.files[0]) as file:
-        yield from pq.ParquetFile(file).iter_batches(_ROWS, row_groups=[unit.group])
+        # Without the buffer a whole column of the row group is read at once.
+        yield from pq.ParquetFile(file, buffer_size=_BUFFER).iter_batches(_ROWS, row_groups=[unit.group])
 
 
 def _csv(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:

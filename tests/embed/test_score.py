@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,22 @@ from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 
 SCORE = ("score", "--output", "out", "--model", "model", "--input")
+
+
+PEAK = """
+import resource, sys
+from cluster_serving.embed import score, units
+from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+
+options = JobOptions("score", ModelOptions("{folder}/model"), RedisOptions("redis://unused")).to_json()
+task = score.Task(options, False, "{folder}/data", "{folder}/out", {{}}, None, 1)
+peaks = []
+for unit in sorted(units.find("{folder}/data"), key=lambda unit: unit.size):
+    score.score(task, unit)
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+print(*peaks)
+"""
+"""Program that prints the highest memory of its process, in MB, after each of the units, the smallest first."""
 
 
 def score(folder, *arguments):
@@ -82,6 +99,17 @@ def test_a_killed_command_goes_on_where_it_was_and_finished_units_stay(doubling)
     assert {file: file.stat().st_mtime_ns for file in finished} == finished
     assert [row["id"] for row in output(doubling)] == [*range(rows)]
     assert not [*out.rglob("*.part")]
+
+
+def test_the_memory_does_not_grow_with_the_row_groups(doubling):
+    for name, rows in (("a", 20_000), ("b", 10_000_000)):
+        x = pa.FixedSizeListArray.from_arrays(np.random.default_rng(1).random(3 * rows, "f4"), 3)
+        pq.write_table(pa.table({"x": x}), doubling / "data" / f"{name}.parquet", row_group_size=rows)
+    assert (doubling / "data" / "b.parquet").stat().st_size > 100 << 20
+    program = PEAK.format(folder=doubling)
+    ran = subprocess.run([sys.executable, "-c", program], cwd=doubling, capture_output=True, text=True, check=True)
+    small, large = map(int, ran.stdout.split())
+    assert large < small + 60
 
 
 def test_csv_columns_are_a_vector_and_only_chosen_columns_are_copied(doubling):
