@@ -75,7 +75,8 @@ def _run(task: Task) -> int:
     system, folder = opened(task.output)
     system.create_dir(folder)
     _claim(task)
-    units = find(task.input)
+    # The output may be in a folder of the input.
+    units = [unit for unit in find(task.input) if not unit.files[0].startswith(f"{folder}/")]
     left = [unit for unit in units if not system.get_file_info(posixpath.join(folder, unit.name)).is_file]
     rows = wrong = failed = 0
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())

@@ -34,6 +34,7 @@ class Unit:
     """Rows that are read, scored and written together.
 
     Attributes:
+        address: Place of the files: a path or an address in their file system.
         name: Path of the file of its answers, in the folder of the output.
         files: Paths in the file system of `address`; several for images.
         group: Row group of the file; None for all rows.
@@ -69,7 +70,7 @@ def find(pattern: str) -> list[Unit]:
     """
     parts = pattern.split("/")
     fixed = next((index for index, part in enumerate(parts) if _WILD.search(part)), len(parts))
-    base = "/".join(parts[:fixed]) or "."
+    base = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
     system, root = opened(base)
     files = [(path, size) for path, size in _files(system, root) if _matches(path, root, parts[fixed:])]
     files = sorted((path, size) for path, size in files if _suffix(path) in (*_READERS, *_IMAGES))
@@ -114,10 +115,10 @@ def _of_file(system: FileSystem, base: str, root: str, path: str, size: int) -> 
 
 def _of_images(base: str, files: Sequence[tuple[str, int]]) -> Iterator[Unit]:
     for start in range(0, len(files), _IMAGES_OF_A_UNIT):
-        paths = tuple(path for path, _ in files[start : start + _IMAGES_OF_A_UNIT])
+        paths, sizes = zip(*files[start : start + _IMAGES_OF_A_UNIT], strict=True)
         # Images that were added make other units.
         digest = hashlib.sha256("\n".join(paths).encode()).hexdigest()[:16]
-        yield Unit(base, f"images.{digest}.parquet", paths, None, sum(size for _, size in files[start:][: len(paths)]))
+        yield Unit(base, f"images.{digest}.parquet", paths, None, sum(sizes))
 
 
 def _parquet(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
