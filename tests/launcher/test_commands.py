@@ -162,7 +162,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
     assert "cluster-serving-restart" in again.stderr
 
     header, *rows = cluster.run("cluster-serving-cli", "list", "-c", config).stdout.splitlines()
-    assert header.split() == ["name", "state", "job", "id", "version", "slots", "for", "answered"]
+    assert header.split() == ["name", "state", "job", "id", "version", "slots", "for", "answered", "dead", "letters"]
     row = next(row.split() for row in rows if row.split()[0] == "cycle")
     # Whole, although this terminal would be narrow; and counted at the first look.
     assert row[:2] == ["cycle", "RUNNING"] and re.fullmatch("[0-9a-f]{32}", row[2]) and row[-1] == "1"
@@ -222,7 +222,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
     jobs = json.loads(cluster.run("cluster-serving-cli", "list", "--json", "-c", config).stdout)
     (stopped,) = [job for job in jobs if job["name"] == "cycle"]
     assert (stopped["state"], stopped["job_id"], stopped["error"]) == ("STOPPED", "", "")
-    assert stopped.keys() == documented_fields() - {"models", "queue", "comparison"}
+    assert stopped.keys() == documented_fields() - {"models", "queue", "comparison", "recent"}
     with redis.Redis(port=cluster.redis_port) as db:
         assert [report.state for report in read_reports(db.hgetall(JobKeys("cycle").slots()))] == ["stopped"] * 2
     missing = cluster.run("cluster-serving-stop", "cycle", "-c", config)

@@ -39,7 +39,7 @@ def queue(redis_server, db, job, monkeypatch):
     yield name
     with redis.Redis(port=redis_server.port, decode_responses=True) as client:
         JobStore(client, job).end(NUMBER)
-    assert not [key for key in db.keys(f"*{job}*") if b":awaited:" not in key]
+    assert not [key for key in db.keys(f"*{job}*") if b":awaited:" not in key and not key.endswith(b":events")]
     db.delete(JobKeys(job).awaited(NUMBER, ""), *db.keys(f"*{job}*"))
 
 
