@@ -112,8 +112,8 @@ class BatchingWindow(KeyedProcessFunction):
                 yield from self._ready(full, key)
 
     def _note_closed(self, reason: str, since_ms: float) -> None:
-        self._counts.add(CLOSED, label=reason)
-        self._counts.observe((GATHERING, max(0, round(1000 * (1000 * time.time() - since_ms))), 1))
+        waited_us = max(0, int(1000 * (1000 * time.time() - since_ms)))
+        self._counts.observe((GATHERING, waited_us, 1), also=((f"{CLOSED.name}:{reason}", 1),))
 
     def _ready(self, batch: list[Request], key: Hashable = None) -> Iterator[list[Request]]:
         """Yield the requests of a batch that have expired, and the others, which can be computed.

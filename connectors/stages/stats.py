@@ -150,9 +150,6 @@ class Stats(AnswerStage):
             counts.add(metrics.GIVEN_UP, given_up)
         if failed := sum(failures.values()):
             counts.add(metrics.FAILED_TIME, failed * total_us)
-        if size > failed:
-            counts.add(metrics.ANSWERED, size - failed)
-        counts.add(metrics.RECORD_COMPUTE, size * compute_us)
         counts.observe(
             (metrics.BATCH_SIZE, size, 1),
             (metrics.QUEUE_WAIT, batch.wait_us, size),
@@ -162,6 +159,7 @@ class Stats(AnswerStage):
             (metrics.INFERENCE, max(0, compute_us - parts), 1),
             (metrics.POSTPROCESS, batch.postprocess_us, 1),
             (metrics.WRITE, write_us, 1),
+            also=((metrics.ANSWERED.name, size - failed), (metrics.RECORD_COMPUTE.name, size * compute_us)),
         )
 
     def close(self) -> None:
