@@ -26,8 +26,11 @@ from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.scripts import run_async
 from cluster_serving.protocol.tensors import Inputs
 
-_IN_FLIGHT, _BATCHES = 64, 4
-"""Default of the number of requests in flight, or of batches of them if these are more."""
+_IN_FLIGHT, _BATCHES = 64, 3
+"""Default of the number of requests in flight, or of batches of them if these are more.
+
+While the results of one batch are yielded, one is computed, and one waits; requests of others wait for these two.
+"""
 
 TIMEOUT = 60.0
 """Default of the seconds in which each result has to come."""

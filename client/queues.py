@@ -428,7 +428,7 @@ class InputQueue(_Queue):
 
         Args:
             items: Requests in any form that `predict` takes.
-            in_flight: Number of requests that wait for a result, or for their turn to be yielded; 64, or four batches
+            in_flight: Number of requests that wait for a result, or for their turn to be yielded; 64, or three batches
                 of the model if these are more.
             timeout: Seconds in which each result has to come; they may pass while a full queue has no room.
             priority: `high`, `normal` or `low`.
