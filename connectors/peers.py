@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 class SilenceLimit:
     """Seconds of silence after which a slot counts as dead: the later slots have been of late, the more.
 
-    Where all are on time, the limit is three heartbeats. A delay counts less with each second since. Longer delays than
-    the longest limit are faults, and do not count.
+    Where all are on time, the limit is three heartbeats. A delay counts less with each second since. A slot that comes
+    back from a fault is late, too: it loads its model, which may keep it from giving signs of life.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class SilenceLimit:
 
     def note(self, delay: float, now: float) -> None:
         """Note by how many seconds a slot was late."""
-        self._delay = max(delay if delay < _LONGEST_S else 0.0, self._delay * _KEPT_PER_S ** (now - self._noted))
+        self._delay = max(min(delay, _LONGEST_S), self._delay * _KEPT_PER_S ** (now - self._noted))
         self._noted = now
 
     @property
