@@ -59,6 +59,8 @@ def test_an_asyncio_client_notices_it_after_a_pause(proxy, address):
                 assert (await requests.predict(np.array([number]), timeout=60)).item() == number
                 await requests.enqueue("queued", {"x": np.array([number])})
                 assert (await results.query_and_delete("queued", timeout=60)).item() == number
+                # A command on its way would be waited for as long as the timeout of the socket says.
+                await asyncio.sleep(IDLE)
                 proxy.forget()
                 await asyncio.sleep(2 * IDLE)
 
