@@ -4,12 +4,12 @@
 -- generations, which are written if Redis has lost them. Reply: 1; 0 if another attempt has the slot, or the generation
 -- has ended; -1 if no report is there and none is given.
 
-if redis.call('HEXISTS', KEYS[3], 'last') == 0 then
+if not redis.call('HGET', KEYS[3], 'last') then
   redis.call('HDEL', KEYS[3], '')
   for at = 6, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[at], ARGV[at + 1]) end
 end
 local record = redis.call('HGET', KEYS[3], ARGV[1])
-if not record and redis.call('HEXISTS', KEYS[3], 'last') == 1 then return 0 end
+if not record and redis.call('HGET', KEYS[3], 'last') then return 0 end
 local key = (not record or cjson.decode(record).role == 'serving') and KEYS[1] or KEYS[2]
 local stored = redis.call('HGET', key, ARGV[2])
 if stored and ARGV[4] ~= 'take' and not string.find(stored, ARGV[3], 1, true) then return 0 end
