@@ -140,7 +140,7 @@ def test_a_start_replaces_all_reports_of_earlier_ones(launcher, report, db, job)
 
 
 def test_a_model_that_no_slot_can_load_is_refused_at_once_with_the_cause(serve, reporter, keys, job):
-    reporter("first").failed(ModelError("no such file: /model/net.xml"))
+    reporter("first").failed(ModelError.code, "no such file: /model/net.xml")
     file, key = keys
     body = {"instances": [{"x": [1, 2]}]}
     v2 = {"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP64", "data": [1, 2]}]}
@@ -168,7 +168,7 @@ def test_a_model_that_no_slot_can_load_is_refused_at_once_with_the_cause(serve, 
 def test_the_grpc_service_of_the_original_refuses_it_too(serve, reporter, job):
     import grpc
 
-    reporter("first").failed(ModelError("no such file"))
+    reporter("first").failed(ModelError.code, "no such file")
     with grpc.insecure_channel(serve().grpc) as channel, pytest.raises(grpc.RpcError, match="no such file") as refused:
         message = original.PredictReq(modelName=job, input='{"instances": [{"x": [1, 2]}]}')
         caller(channel, "grpc.FrontEndGRPCService")("Predict", message, original.PredictReply)

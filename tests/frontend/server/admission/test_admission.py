@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -37,14 +38,15 @@ def test_a_bucket_holds_a_second_of_tokens_and_makes_the_next_wait():
 
 
 @pytest.mark.usefixtures("vectors")
-def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve, db, job):
+def test_further_instances_wait_for_a_place_and_are_refused_if_none_comes(serve, db, job, monkeypatch):
+    monkeypatch.setattr("cluster_serving.frontend.options._MOST_WAITING", 3)
     front = serve("--parallelism=1")
     limit = front.front.dispatch.limit
-    many = json.dumps({"instances": [{"x": [1, 2]}] * 1000}).encode()
-    with connect(front.url) as first, connect(front.url) as second:
-        for connection, body in ((first, BODY), (second, many)):
-            connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body))
-        wait_until(lambda: (limit.count, limit.waiting) == (1, 1000))
+    with ExitStack() as connections:
+        for _ in range(4):
+            connection = connections.enter_context(connect(front.url))
+            connection.sendall(b"POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY))
+        wait_until(lambda: (limit.count, limit.waiting) == (1, 3))
         refused = httpx.post(f"{front.url}/predict", content=BODY, timeout=30)
     assert refused.json()["code"] == "OVERLOADED"
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
