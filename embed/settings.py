@@ -16,7 +16,7 @@ from cluster_serving.job.remote.url import is_url
 _ANY_ROWS = 1 << 31
 _KINDS: dict[str, type] = {"model": ModelOptions, "image": ImageOptions, "batch": BatchOptions}
 _FIELDS = {
-    "model": {field.name for field in fields(ModelOptions)} - {"path", "slot"},
+    "model": {field.name for field in fields(ModelOptions)} - {"path", "slot", "configured"},
     "image": {field.name for field in fields(ImageOptions)} - {"record_key"},
     "batch": {"max_batch_size"},
 }

@@ -29,6 +29,7 @@ OPTIONS = JobOptions(
         True,
         "gpu",
         3,
+        "models/m",
     ),
     redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True),
     batch=BatchOptions(1, 2, False, True, 3),
