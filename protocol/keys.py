@@ -266,6 +266,11 @@ def is_dead_letters(key: bytes) -> bool:
     return key.endswith(_ANY.dead_letters.encode())
 
 
+def is_events(key: bytes) -> bool:
+    """Return True for the key of the events of any job."""
+    return key.endswith(_ANY.events.encode())
+
+
 def missing_secret(job: str) -> str:
     """Return the message for a missing model secret, with the command that stores it."""
     secret = JobKeys(job).secret

@@ -29,6 +29,7 @@ def config(own_cluster, monkeypatch):
             client.hset(JobKeys("other").result(uri), "value", "")
         client.xadd(JobKeys("other").pieces("d"), {"value": ""})
         client.xadd(JobKeys("other").dead_letters, {"uri": "c"})
+        client.xadd(JobKeys("other").events, {"what": "started"})
     return config
 
 
