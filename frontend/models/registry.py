@@ -16,6 +16,7 @@ import yaml
 
 from cluster_serving.frontend.errors import ModelNotFound, StartError
 from cluster_serving.frontend.models.dispatch import RETRY_BUDGET, Dispatch
+from cluster_serving.frontend.server import failures
 from cluster_serving.protocol.connection import RetryBudget, persistent, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.exposition import Reading, questions
@@ -296,7 +297,10 @@ class ModelRegistry:
         return [JobStats.read(next(answers[model.job])) for model in models]
 
     async def readings(self, models: Sequence[PublishedModel]) -> list[Reading]:
-        """Return what Redis knows of the figures of the jobs of these models, without jobs whose keys it refuses."""
+        """Return what Redis knows of the figures of the jobs of these models.
+
+        A job whose keys it refuses is missing, as where this front end has not all rights; the log says so.
+        """
         canaries = {model.job: [model.generation] for model in models if model.canary and model.generation}
 
         def ask(pipeline: Any, job: str) -> None:
@@ -305,11 +309,13 @@ class ModelRegistry:
 
         jobs = list(dict.fromkeys(model.job for model in models))
         answers = await self._dispatch.ask(jobs, ask)
-        return [
-            Reading.of(job, answer)
-            for job, answer in zip(jobs, answers, strict=True)
-            if not isinstance(answer, ServingError)
-        ]
+        found = []
+        for job, answer in zip(jobs, answers, strict=True):
+            if isinstance(answer, ServingError):
+                failures.note(ServingError(f"the metrics of job {job} are missing: {answer}"))
+            else:
+                found.append(Reading.of(job, answer))
+        return found
 
     async def store_secret(self, fields: Mapping[str, str]) -> None:
         """Store the secret of encrypted models under the keys that the jobs read."""

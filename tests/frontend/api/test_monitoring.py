@@ -43,6 +43,17 @@ def test_prometheus_gets_its_own_format(ask, job, db):
     assert "nowhere" not in text
 
 
+def test_a_job_whose_figures_redis_refuses_is_missing_alone_and_logged(serve, report, job, db, caplog):
+    report(("x", "float32", (None, 2)))
+    report(("x", "float32", (None, 2)), job=f"{job}-other")
+    db.set(JobKeys(job).dead_letters, "no stream")
+    text = httpx.get(f"{serve().url}/metrics", headers={"accept": "text/plain"}).text
+    assert f'cluster_serving_queue_length{{serving_job="{job}-other"}} 0\n' in text
+    assert f'cluster_serving_queue_length{{serving_job="{job}"}}' not in text
+    assert f"the metrics of job {job} are missing: Redis at" in caplog.text
+    assert "WRONGTYPE" in caplog.text
+
+
 def test_prometheus_sees_from_the_start_which_jobs_are_ready(serve, report, job):
     report(("x", "float32", (None, 2)))
     report(("x", "float32", (None, 2)), job=f"{job}-failed", state="failed")
