@@ -1,5 +1,7 @@
 """The share of a machine that this process has: processors and memory, as its cgroups limit them (v1 and v2)."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections.abc import Iterator
