@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 
 from cluster_serving.launcher import dead_commands, entry_points, local_run, observing, report, score, templates
+from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName
 from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import job_name
-from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status, lifecycle, model_files
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
@@ -33,7 +33,6 @@ from cluster_serving.launcher.terminal import Progress, console, problems
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError, expected, keys
 
-_PATH = Path(config_file.FILE_NAME)
 _NOT_RUNNING = 3
 """Exit code of `status`, as of systemctl, for a job that is known and does not run."""
 
@@ -45,9 +44,6 @@ _LOOK_S, _WATCH_S = 1.0, 2.0
 _EPILOG = "--version prints the version."
 # Subcommands inherit it.
 _HELP = {"help_option_names": ["-h", "--help"]}
-JobName = Annotated[
-    str | None, typer.Argument(help="jobName; default: that of the configuration file, or the only job.")
-]
 
 
 def _share(of_what: str) -> str:
@@ -55,7 +51,7 @@ def _share(of_what: str) -> str:
 
 
 def _init(
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that exists.")] = False,
     handler: Annotated[
         bool, typer.Option("--handler", help="Also write model/handler.py, code around the model, with a test.")
@@ -81,7 +77,7 @@ def _init(
 
 
 def _start(
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end too.")] = False,
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", hidden=True, min=1)] = None,
     omp: Annotated[int | None, typer.Option("-o", "-t", "--omp", hidden=True, min=1)] = None,
@@ -99,7 +95,7 @@ def _start(
         _start_front_end(config, config_path)
 
 
-def _stop(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+def _stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
     config = _read(config_path) if config_path.exists() else _config(config_path)
     name = _named(job, config, config_path)
@@ -123,7 +119,7 @@ def _remove_with(job: str) -> str:
 
 def _forget(
     job: JobName = None,
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before requests are lost.")] = False,
 ) -> None:
     """Remove a job that does not run, with its queued requests and dead letters, from its Redis and from this machine.
@@ -147,7 +143,7 @@ def _forget(
 
 
 def _restart(
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end again, too.")] = False,
     in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
 ) -> None:
@@ -168,7 +164,7 @@ def _restart(
 
 def _update(
     job: JobName = None,
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     canary: Annotated[float | None, typer.Option(help=_share("of the requests"))] = None,
     shadow: Annotated[
         float | None, typer.Option(help=_share("of the requests, as copies whose answers are only compared"))
@@ -198,7 +194,7 @@ def _update(
 
 def _scale(
     words: Annotated[list[str], typer.Argument(metavar="[JOB] SLOTS", help="jobName, and the number of slots.")],
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
 ) -> None:
     """Change the number of task slots of a running job, without a gap."""
     *names, number = words
@@ -211,14 +207,14 @@ def _scale(
     _change(config, config_path, change.scale, name, int(number))
 
 
-def _promote(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+def _promote(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """Let the canary, or the shadow, of a job serve all requests."""
     config = _config(config_path)
     name = _named(job, config, config_path)
     _change(config, config_path, change.promote, name)
 
 
-def _rollback(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+def _rollback(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
     config = _config(config_path)
     name = _named(job, config, config_path)
@@ -248,7 +244,7 @@ def _show(changed: Changed, config_path: Path) -> None:
 
 
 def _shutdown(
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask before requests and results are lost.")] = False,
     keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the data of Redis for the next start.")] = False,
 ) -> None:
@@ -257,7 +253,7 @@ def _shutdown(
     Asks first if requests, results or dead letters would be lost. Logs stay. Without a configuration file, stop all
     that was started here.
     """
-    config = None if config_path == _PATH and not config_path.exists() else _read(config_path)
+    config = None if config_path == CONFIG_PATH and not config_path.exists() else _read(config_path)
     if not (yes or keep_data) and (lost := losses(config)):
         if not sys.stdin.isatty():
             raise LaunchError(
@@ -272,7 +268,7 @@ def _shutdown(
 
 
 def _package(
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the archives.")] = Path(),
 ) -> None:
     """Write the archives that a job brings to a cluster: Python with its packages, and the model.
@@ -286,7 +282,7 @@ def _package(
         console.print(f"Wrote {archive}, {archive.stat().st_size / 1e6:.0f} MB")
 
 
-def _list(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
+def _list(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> None:
     """List the jobs that run, and those that have stopped or failed, with their last errors."""
     config = _config(config_path)
     _warn_of_killed(config)
@@ -303,7 +299,7 @@ def _list(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
 
 def _status(
     job: JobName = None,
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     as_json: AsJson = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show it again every two seconds; with --json, a line each.")
@@ -334,7 +330,7 @@ def _status(
 
 
 def _tune(
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
     seconds: Annotated[
         float, typer.Option("--seconds", help="Time for the measurements, after the model is loaded.", min=1)
     ] = 20.0,
@@ -397,7 +393,7 @@ def _read(path: Path) -> Config:
 
 def _config(path: Path) -> Config:
     """Return the file's configuration, or the defaults if no file was named and none is there."""
-    return config_file.read(path, warn, missing_ok=path == _PATH)
+    return config_file.read(path, warn, missing_ok=path == CONFIG_PATH)
 
 
 def _named(job: str | None, config: Config, path: Path) -> str:

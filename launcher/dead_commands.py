@@ -9,25 +9,19 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.terminal import console, printable
 
-ConfigPath = Annotated[
-    Path, typer.Option("-c", "--config-path", "--config_path", help="The configuration file.", show_default=True)
-]
 ListedJob = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file.")]
 JobName = Annotated[str | None, typer.Option("-j", "--job", help="jobName; default: that of the configuration file.")]
 Id = Annotated[str, typer.Argument(help="Id of a dead letter, as dead list shows it.")]
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of dead letters, as dead list shows them.")]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the job.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
-
-_PATH = Path(config_file.FILE_NAME)
 
 
 def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
@@ -43,7 +37,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
             yield DeadLetters(client, name)
 
     @app.command("list")
-    def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
+    def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH) -> None:
         """List the requests that were given up, the oldest first."""
         with opened(config_path, job) as letters:
             rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
@@ -58,7 +52,9 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
             console.print(f"Job {letters.job} has no dead letters.")
 
     @app.command("show")
-    def show(letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = _PATH) -> None:
+    def show(
+        letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH
+    ) -> None:
         """Show a dead letter: error, traceback, and the inputs of its payload."""
         with opened(config_path, job) as letters:
             shown = details(letter_id, letters.get(letter_id))
@@ -74,7 +70,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
 
     @app.command("requeue")
     def requeue(
-        letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = _PATH
+        letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = CONFIG_PATH
     ) -> None:
         """Queue requests again under their uri; remove their letters and the errors that answered them."""
         refused = []
@@ -93,7 +89,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
         everything: All = False,
         yes: Yes = False,
         job: JobName = None,
-        config_path: ConfigPath = _PATH,
+        config_path: ConfigPath = CONFIG_PATH,
     ) -> None:
         """Remove dead letters for good."""
         with opened(config_path, job) as letters:

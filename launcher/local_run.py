@@ -1,21 +1,16 @@
 """The command `cluster-serving-cli try`: a handler or a model on one record, in the foreground."""
 
-import json
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from cluster_serving.launcher import own_module
+from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.versions import resolved
-from cluster_serving.launcher.dead_commands import ConfigPath
-from cluster_serving.launcher.services.supervisor import python_command
-
-_PATH = Path(config_file.FILE_NAME)
 
 
 def try_(
@@ -32,14 +27,14 @@ def try_(
     once: Annotated[
         bool, typer.Option("--once", help="End after the first run; without a terminal it always does.")
     ] = False,
-    config_path: ConfigPath = _PATH,
+    config_path: ConfigPath = CONFIG_PATH,
 ) -> None:
     """Run a model folder on one record, without Flink and Redis, and again whenever a file of the folder is saved.
 
     It shows the outputs, or the full traceback. The keys of config.yaml for model, images and batches apply. The exit
     code is 1 if the last run failed.
     """
-    config = config_file.read(config_path, missing_ok=config_path == _PATH)
+    config = config_file.read(config_path, missing_ok=config_path == CONFIG_PATH)
     if folder is not None:
         config = config.model_copy(update={"model_path": str(folder.absolute())})
     given = {
@@ -47,11 +42,4 @@ def try_(
         "inputs": inputs or [],
         "watch": not once and sys.stdout.isatty(),
     }
-    with subprocess.Popen(  # noqa: S603 - our own module, no shell
-        python_command("cluster_serving.job.dev_runner"), stdin=subprocess.PIPE, text=True
-    ) as process:
-        process.communicate(json.dumps(given))
-        # Ctrl-C goes to both processes; this one waits for the other.
-        with suppress(KeyboardInterrupt):
-            process.wait()
-    raise typer.Exit(process.returncode)
+    own_module.run("cluster_serving.job.dev_runner", given)

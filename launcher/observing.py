@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from cluster_serving.launcher import doctor, task_logs
-from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.dead_commands import AsJson, ConfigPath
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import redis_server
@@ -22,12 +21,10 @@ from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import console, printable
 from cluster_serving.protocol.exposition import exposition
 
-JobName = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file.")]
 Most = Annotated[int, typer.Option("-n", "--number", min=1, help="Most events.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines, until Ctrl-C.")]
 Errors = Annotated[bool, typer.Option("--errors", help="Only warnings and errors, with their stack traces.")]
 
-_PATH = Path(config_file.FILE_NAME)
 _STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.FAILED: "red"}
 
 Read = Callable[[Path], Config]
@@ -37,14 +34,16 @@ Named = Callable[["str | None", Config, Path], str]
 def commands(read: Read, named: Named) -> dict[str, Callable[..., None]]:
     """Return the commands by name; `named` returns the job that a command means."""
 
-    def metrics(job: JobName = None, config_path: ConfigPath = _PATH) -> None:
+    def metrics(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
         """Print the metrics of a job in the text format of Prometheus, as the front end's /metrics has them."""
         config = read(config_path)
         redis_server.check(config)
         with opened(config, named(job, config, config_path)) as store:
             print(exposition([store.reading()]), end="")
 
-    def events(job: JobName = None, config_path: ConfigPath = _PATH, most: Most = 50, as_json: AsJson = False) -> None:
+    def events(
+        job: JobName = None, config_path: ConfigPath = CONFIG_PATH, most: Most = 50, as_json: AsJson = False
+    ) -> None:
         """List what has happened to a job: starts, changes, failures, and who caused them; the oldest first."""
         config = read(config_path)
         redis_server.check(config)
@@ -57,7 +56,7 @@ def commands(read: Read, named: Named) -> dict[str, Callable[..., None]]:
             when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
             console.print(f"{when}  {printable(event.what)}  by {printable(event.by)}")
 
-    def logs(config_path: ConfigPath = _PATH, follow: Follow = False, errors: Errors = False) -> None:
+    def logs(config_path: ConfigPath = CONFIG_PATH, follow: Follow = False, errors: Errors = False) -> None:
         """Print the lines that the TaskManagers have logged, each with its TaskManager; those of all jobs there."""
         with target_of(read(config_path)).flink() as flink, suppress(KeyboardInterrupt):
             if not isinstance(flink, FlinkRest):
@@ -65,7 +64,7 @@ def commands(read: Read, named: Named) -> dict[str, Callable[..., None]]:
             for host, line in task_logs.lines(flink, follow, errors):
                 print(f"{host}  {printable(line)}", flush=follow)
 
-    def doctor_(config_path: ConfigPath = _PATH, as_json: AsJson = False) -> None:
+    def doctor_(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> None:
         """Check what a job needs: Python, Java, Redis, clock, Flink, model, memory, disk and ports.
 
         Each line says what to do. The exit code is 1 if a check has failed.
