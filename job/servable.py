@@ -97,7 +97,7 @@ class Servable(ABC):
 
     @abstractmethod
     def finish(self, outputs: Sequence[Any]) -> Any:
-        """Return the outputs of a record, or its error, from what `Started.outputs` has returned."""
+        """Return the outputs of a record, or its error, from what `StartedRecord.outputs` has returned."""
 
     @abstractmethod
     def close(self) -> None:

@@ -67,12 +67,12 @@ def _redis(config: Config) -> tuple[str, str]:
         return WARNING, f"no Redis answers at {config.redis_shown}; cluster-serving-start starts one on this machine"
     redis_server.check(config)
     with redis_server.connect(config) as client:
-        version, memory = RedisVersion.read(client.info("server")), client.info("memory")
+        version, used = RedisVersion.read(client.info("server")), client.info("memory")
     if version.fixed:
         return WARNING, f"{version} has known holes; upgrade it to {version.fixed}"
-    limit = memory["maxmemory"]
-    if limit and memory["used_memory"] > 0.8 * limit:
-        share = memory["used_memory"] / limit
+    limit = used["maxmemory"]
+    if limit and used["used_memory"] > 0.8 * limit:
+        share = used["used_memory"] / limit
         return WARNING, f"{version} uses {share:.0%} of its memory limit; raise maxmemory, or remove what is not needed"
     return OK, f"{version} at {config.redis_shown}"
 

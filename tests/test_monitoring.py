@@ -12,7 +12,7 @@ import yaml
 from cluster_serving.client import InferenceFailed
 from cluster_serving.frontend import arguments
 from tests.support.fixtures.front_end import Running
-from tests.support.fixtures.handled import write
+from tests.support.fixtures.handled import NO_NEGATIVES, write
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until
 
@@ -23,15 +23,6 @@ RULES = yaml.safe_load((FOLDER / "alerts.yml").read_text("utf8"))["groups"][0]["
 NO_PROMETHEUS = "needs Prometheus (apt-get install prometheus)"
 
 pytestmark = pytest.mark.skipif(not shutil.which("prometheus"), reason=NO_PROMETHEUS)
-
-HANDLER = """
-    class Handler:
-        inputs = {"x": "float32"}
-        outputs = {"y": "float32"}
-
-        def predict(self, batch):
-            return [{"y": x} if x >= 0 else ValueError(f"{x:g} is negative") for x in batch["x"]]
-    """
 
 
 @pytest.fixture
@@ -56,7 +47,7 @@ def prometheus(cluster, tmp_path):
 def test_every_query_of_the_dashboard_returns_data_of_a_running_job(started, prometheus, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
-    write(folder, HANDLER)
+    write(folder, NO_NEGATIVES)
     queue, _ = started(jobName="charted", modelPath=folder, modelParallelism=1)
 
     def send():

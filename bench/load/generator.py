@@ -179,7 +179,7 @@ def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection:
     """Run a generator process.
 
     It sends `("ready", None)`, waits for any message, and generates load until another message comes. Meanwhile it
-    sends `("samples", …)` (see `Recorder.take`) repeatedly, and at the end `("end", (tally, CPU seconds))`.
+    sends `("samples", …)` (see `LoadRecorder.take`) repeatedly, and at the end `("end", (tally, CPU seconds))`.
     """
     recorder = LoadRecorder(len(endpoint.records), load.requests, Checker(references), load.check_every)
     connection.send(("ready", None))

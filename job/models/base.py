@@ -107,7 +107,7 @@ class Model(ABC):
             The started record; its outputs have no batch dimension.
 
         Raises:
-            InferenceFailed: If the engine fails. `Started.outputs` raises it too.
+            InferenceFailed: If the engine fails. `StartedRecord.outputs` raises it too.
         """
         raise InferenceFailed(f"{self.engine} computes whole batches")
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 import redis
@@ -196,8 +197,9 @@ def test_the_description_of_a_model_outlives_its_slot(db, job):
     db.srem(JOBS_KEY, job)
 
 
-def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, monkeypatch):
-    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
+@contextmanager
+def canary(db, job):
+    """Reporters of a slot that serves, as generation 4, and of a canary, as generation 5; and both generations."""
     roles = {"4": Generation(4, SERVING, "start-1"), "5": Generation(5, CANARY, "start-2", share=20)}
     fields = {number: each.to_json() for number, each in roles.items()} | {"last": "5"}
     write_hash(db, JobKeys(job).generations, fields)
@@ -206,12 +208,7 @@ def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, mon
         for reporter in reporters:
             reporter.loading()
             reporter.ready(SlotReport("", "", engine="test"))
-        wait_until(lambda: all(reporter._generations for reporter in reporters))
-        db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(5))
-        # As the source does for each request during a canary.
-        db.hincrby(JobKeys(job).generations, DIVIDED, 1)
-        wait_until(lambda: Generations.read(db.hgetall(JobKeys(job).generations)).all == {4: roles["4"], 5: roles["5"]})
-        wait_until(lambda: db.hexists(JobKeys(job).slots(), "0") and db.hexists(JobKeys(job).slots(5), "0"))
+        yield reporters, {each.number: each for each in roles.values()}
     finally:
         for reporter in reporters:
             reporter.close()
@@ -219,30 +216,30 @@ def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, mon
         db.delete(JobKeys(job).slots(), JobKeys(job).slots(5), JobKeys(job).limits, JobKeys(job).generations)
 
 
+def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, monkeypatch):
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
+    with canary(db, job) as (reporters, roles):
+        wait_until(lambda: all(reporter._generations for reporter in reporters))
+        db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(5))
+        # As the source does for each request during a canary.
+        db.hincrby(JobKeys(job).generations, DIVIDED, 1)
+        wait_until(lambda: Generations.read(db.hgetall(JobKeys(job).generations)).all == roles)
+        wait_until(lambda: db.hexists(JobKeys(job).slots(), "0") and db.hexists(JobKeys(job).slots(5), "0"))
+
+
 def test_a_redis_that_loses_its_data_again_and_again_keeps_the_reports_of_two_generations_apart(db, job, monkeypatch):
     """Whatever a slot was writing at that moment."""
     monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.005)
-    roles = {"1": Generation(1, SERVING, "start-1").to_json(), "2": Generation(2, CANARY, "start-2").to_json()}
-    write_hash(db, JobKeys(job).generations, roles | {"last": "2"})
-    reporters = [SlotReporter(db, RedisOptions("", job, generation=n), f"start-{n}", 0) for n in (1, 2)]
 
     def submissions():
-        return [[report.submission for report in read_reports(db.hgetall(JobKeys(job).slots(n)))] for n in (None, 2)]
+        return [[report.submission for report in read_reports(db.hgetall(JobKeys(job).slots(n)))] for n in (None, 5)]
 
-    try:
-        for reporter in reporters:
-            reporter.loading()
-            reporter.ready(SlotReport("", "", engine="test"))
+    with canary(db, job) as (reporters, _):
         for number in range(2000):
-            db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(2))
+            db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(5))
             time.sleep(number % 10 / 1000)
         wait_until(lambda: submissions() == [["start-1"], ["start-2"]])
         assert all(reporter._thread.is_alive() for reporter in reporters)
-    finally:
-        for reporter in reporters:
-            reporter.close()
-        db.srem(JOBS_KEY, job)
-        db.delete(JobKeys(job).slots(), JobKeys(job).slots(2), JobKeys(job).limits, JobKeys(job).generations)
 
 
 def test_generations_that_the_source_has_read_last_are_written_again(db, job, monkeypatch):

@@ -2,15 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import numpy as np
 import pytest
 
 from cluster_serving.client import InferenceFailed, InvalidInput
-from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import JobStats
-from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.handled import write
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
@@ -28,16 +25,6 @@ PICKY = """
                 for x, name in zip(records["x"], records["name"])
             ]
     """
-
-
-@pytest.fixture
-def front(cluster):
-    front = Running(
-        arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"], {})
-    )
-    with httpx.Client(base_url=front.url, timeout=60) as client:
-        yield client
-    front.stop()
 
 
 @pytest.mark.parametrize("mode", ["thread", "process"])

@@ -5,8 +5,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster_serving.client import InferenceFailed, InvalidInput
-from cluster_serving.frontend import arguments
-from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.handled import write
 from tests.support.fixtures.waiting import wait_until
 
@@ -26,16 +24,6 @@ HANDLER = """
             self.metrics.count("answered")
             return result
     """
-
-
-@pytest.fixture
-def front(cluster):
-    front = Running(
-        arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"], {})
-    )
-    with httpx.Client(base_url=front.url, timeout=60) as client:
-        yield client
-    front.stop()
 
 
 class Samples:

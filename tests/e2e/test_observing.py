@@ -6,21 +6,12 @@ import subprocess
 import pytest
 
 from cluster_serving.client import InferenceFailed
-from tests.support.fixtures.handled import write
+from tests.support.fixtures.handled import NO_NEGATIVES, write
 from tests.support.fixtures.waiting import wait_until
-
-HANDLER = """
-    class Handler:
-        inputs = {"x": "float32"}
-        outputs = {"y": "float32"}
-
-        def predict(self, batch):
-            return [{"y": x} if x >= 0 else ValueError(f"{x:g} is negative") for x in batch["x"]]
-    """
 
 
 def test_the_commands_show_what_a_job_does_and_what_has_happened_to_it(started, cluster, tmp_path):
-    write(tmp_path, HANDLER)
+    write(tmp_path, NO_NEGATIVES)
     queue, _ = started(jobName="observed", modelPath=tmp_path, modelParallelism=1)
     folder = cluster.folder / "observed"
 

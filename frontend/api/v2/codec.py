@@ -44,7 +44,7 @@ class V2Codec(Codec[RecordsRequest, InferResponse]):
         return writing_cost(outcomes)
 
     def merge(self, call: Call, model: PublishedModel, asked: RecordsRequest, outcomes: Outcomes) -> InferResponse:
-        """Merge the answers to all records into one batch, or raise the first error; see `Batch.merge`."""
+        """Merge the answers to all records into one batch, or raise the first error; see `RecordsRequest.merge`."""
         # A failed request names the version of its error alone.
         version, call.version = call.version, ""
         request, described = asked.request, model.described

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
+from cluster_serving.job.inspection import inspect
 from cluster_serving.job.remote.fetch import fetch
-from cluster_serving.job.survey import survey
 from cluster_serving.protocol.errors import ModelError
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until
@@ -81,7 +81,7 @@ def test_an_archive(bucket, pack, tmp_path):
     sha256 = pack(tmp_path / "digits.tgz", FILES)
     fs.put(str(tmp_path / "digits.tgz"), f"{name}/digits.tgz")
     assert content_of(fetch(f"s3://{name}/digits.tgz#sha256={sha256}")) == FILES
-    assert survey(f"s3://{name}/digits.tgz") == {
+    assert inspect(f"s3://{name}/digits.tgz") == {
         "engine": "",
         "requirement": "",
         "size": (tmp_path / "digits.tgz").stat().st_size,
@@ -91,14 +91,14 @@ def test_an_archive(bucket, pack, tmp_path):
 
 def test_the_engine_is_known_from_the_names(bucket):
     _, name = bucket
-    assert survey(f"s3://{name}/models/digits") == {
+    assert inspect(f"s3://{name}/models/digits") == {
         "engine": "OpenVINO",
         "requirement": "cluster-serving[openvino]",
         "size": sum(map(len, FILES.values())),
         "text": False,
     }
     with pytest.raises(ModelError, match=f"s3://{name}/models holds no model. Found: digits-2/, digits/"):
-        survey(f"s3://{name}/models")
+        inspect(f"s3://{name}/models")
 
 
 @pytest.mark.parametrize("path", ["models/none", "models/digits/digits.xml", "models/none.zip", "models/dig"])

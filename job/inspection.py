@@ -1,6 +1,6 @@
 """Survey of a model in a store: what can be told of it without fetching it.
 
-Usage: python -m cluster_serving.job.survey
+Usage: python -m cluster_serving.job.inspection
 
 Standard input has JSON: the `address`, and the `handler` of the options. The process prints JSON: the `engine` of the
 model, or an empty text if the model is an archive; its `size` in bytes, or null; `text`, true if it may have a
@@ -18,7 +18,7 @@ from cluster_serving.job.remote.store import Denied, Store, Unreachable
 from cluster_serving.protocol.errors import ModelError
 
 
-def survey(address: str, handler: str = "") -> dict[str, object]:
+def inspect(address: str, handler: str = "") -> dict[str, object]:
     """Return engine and size of the model at an address, the requirement that installs the engine, and if it has texts.
 
     Raises:
@@ -42,7 +42,7 @@ def main() -> None:
     """Print what is known of the model."""
     try:
         given = json.load(sys.stdin)
-        result = survey(given["address"], given["handler"])
+        result = inspect(given["address"], given["handler"])
     except ModelError as error:
         result = {"error": str(error), "certain": not isinstance(error, Unreachable | Denied)}
     print(json.dumps(result))
