@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from cluster_serving.embed.columns import Columns, Scored, collected, gathered, 
 from cluster_serving.embed.copies import Copy, copy_of
 from cluster_serving.embed.settings import Settings
 from cluster_serving.job import predictor
+from cluster_serving.job.models.versions import version_folders
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.record import NamedOutputs, Value
 from cluster_serving.protocol.errors import ModelError, ServingError, from_wire
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 _LOOK_S = 5.0
 _CALL_BYTES = 1 << 20
 _FEWEST, _MOST = 32, 4096
-_NUMBER = re.compile("[0-9]{1,18}")
 
 
 class Predictor:
@@ -163,15 +162,15 @@ class Predictor:
 
     def _look(self) -> None:
         self._next_look = time.monotonic() + _LOOK_S
-        path, version = newest(self._settings.path)
-        if version == self._version:
-            return
-        found = copy_of(self._settings.at(path))
         try:
+            path, version = newest(self._settings.path)
+            if version == self._version:
+                return
+            found = copy_of(self._settings.at(path))
             with found.used():
                 self._current, self._version = found, version
         except ModelError as error:
-            log.warning("version %s of %s is not used: %s", version, self._settings.path, error)
+            log.warning("version %s of %s goes on: %s", self._version, self._settings.path, error)
 
     def _rows_of_a_call(self, columns: Columns) -> int:
         if self._settings.sized:
@@ -188,12 +187,13 @@ class Predictor:
 
 
 def newest(path: str) -> tuple[str, str]:
-    """Return folder and number of the highest version in a folder; the folder itself, and "", if it has none."""
-    found = [entry for entry in Path(path).glob("*") if _NUMBER.fullmatch(entry.name) and entry.is_dir()]
-    if not found:
-        return path, ""
-    folder = max(found, key=lambda entry: int(entry.name))
-    return str(folder), folder.name
+    """Return folder and number of the highest version in a folder; the folder itself, and "", if it has none.
+
+    Raises:
+        ModelError: If the folder holds both versions and a model, or one version twice.
+    """
+    folders = version_folders(path)
+    return (str(folders[max(folders)]), str(max(folders))) if folders else (path, "")
 
 
 def _whole(loaded: predictor.Predictor, columns: Columns) -> Scored | None:

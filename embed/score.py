@@ -7,7 +7,6 @@ Standard input has JSON with the fields of `Task`. The process ends with 1 if a 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import multiprocessing
 import posixpath
@@ -30,9 +29,9 @@ from cluster_serving.embed.tables import ERROR, inputs_of, predict_table
 from cluster_serving.embed.units import IMAGE, Unit, find, opened
 from cluster_serving.job.options import JobOptions
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.parent import die_with_parent
 
 _TASK = "_score.json"
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Task:
 
 def main() -> None:
     """Score all units that are not scored yet."""
-    _end_with_parent()
+    die_with_parent(signal.SIGKILL)
     task = Task(**json.load(sys.stdin))
     try:
         sys.exit(_run(task))
@@ -128,11 +127,7 @@ def _claim(task: Task) -> None:
 def _prepare_process() -> None:
     # Ctrl-C ends the main process, and these with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with_parent()
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    die_with_parent(signal.SIGKILL)
 
 
 @cache

@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from cluster_serving.job.models import check as check_model
-from cluster_serving.job.models import is_model_file
 from cluster_serving.job.models import requirements as engine_requirements
+from cluster_serving.job.models.versions import number_of, version_folders
 from cluster_serving.job.options import JobOptions
 
-__all__ = ["SUBMITTED", "check_model", "engine_requirements", "is_model_file", "main"]
+__all__ = ["SUBMITTED", "check_model", "engine_requirements", "main", "number_of", "version_folders"]
 
 SUBMITTED = "submitted"
 """Field of a line of output: the submission that Flink has accepted; the field `id` has Flink's id of the job."""

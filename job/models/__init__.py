@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cluster_serving.job.models.base import ROUGH, Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.models.batched.model import BatchedModel
-from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect, is_model_file
+from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect
 from cluster_serving.job.models.devices import device_of
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.formats import Format, requirements
@@ -28,7 +28,6 @@ __all__ = [
     "check",
     "detect",
     "dummy_inputs",
-    "is_model_file",
     "load_model",
     "requirements",
 ]

@@ -1,15 +1,12 @@
-"""Versions of a model: subfolders of the model's folder with numbers as names, as Triton and TF Serving have them."""
+"""The version of a model that a configuration names (`job.models.versions`)."""
 
-import re
 from pathlib import Path
 
-from cluster_serving.job.main import is_model_file
+from cluster_serving.job.main import number_of, version_folders
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST
 from cluster_serving.protocol.errors import ModelError
-
-_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def resolved(config: Config) -> Config:
@@ -40,7 +37,7 @@ def resolve(path: str, wanted: int | str = LATEST) -> tuple[str, str]:
                 f"name the address of that version in modelPath: {path}"
             )
         return path, ""
-    folders = _folders(path)
+    folders = version_folders(path)
     if folders:
         number = max(folders) if wanted == LATEST else int(wanted)
         if number not in folders:
@@ -52,7 +49,7 @@ def resolve(path: str, wanted: int | str = LATEST) -> tuple[str, str]:
         return str(folders[number]), str(number)
     if wanted == LATEST:
         return path, ""
-    if _number(Path(path)) == wanted:
+    if number_of(Path(path)) == wanted:
         return path, str(wanted)
     if Path(path).exists():
         raise ModelError(
@@ -71,33 +68,4 @@ def versions(path: str) -> list[int]:
     Raises:
         ModelError: If the folder holds both versions and a model, or one version twice.
     """
-    return sorted(_folders(path))
-
-
-def _folders(path: str) -> dict[int, Path]:
-    """Return the folders of the versions by number."""
-    try:
-        entries = sorted(Path(path).iterdir())
-    except OSError:
-        # Whatever needs the folder says so.
-        return {}
-    folders: dict[int, Path] = {}
-    for entry in entries:
-        number = _number(entry)
-        if number is None or not entry.is_dir():
-            continue
-        if number in folders:
-            raise ModelError(f"{path} has version {number} twice, {folders[number].name} and {entry.name}; remove one")
-        folders[number] = entry
-    beside = [entry.name for entry in entries if is_model_file(entry.name + "/" * entry.is_dir())]
-    if folders and beside:
-        numbers = ", ".join(folder.name for folder in folders.values())
-        raise ModelError(
-            f"{path} holds both versions of a model ({numbers}) and files of a model ({', '.join(beside)}); move these "
-            "files into the folder of their version"
-        )
-    return folders
-
-
-def _number(folder: Path) -> int | None:
-    return int(folder.name) if _NUMBER.fullmatch(folder.name) else None
+    return sorted(version_folders(path))

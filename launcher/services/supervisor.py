@@ -11,7 +11,6 @@ active supervisor dies, its process ends too; the one that stands by then starts
 
 import argparse
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
@@ -24,6 +23,7 @@ from types import FrameType
 
 from cluster_serving.launcher.services import log_file
 from cluster_serving.launcher.services.process_table import members, start_time
+from cluster_serving.protocol.parent import die_with_parent
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between a death and the next start; doubled by every death that comes soon after a start."""
@@ -46,7 +46,6 @@ RETIRE = signal.SIGUSR1
 LOG_CHECK = 5.0
 """Seconds between two looks at the size of the log."""
 
-_PR_SET_PDEATHSIG = 1
 _NOT_STARTED = 127  # The exit code of a shell for a command that it cannot run.
 
 
@@ -129,10 +128,11 @@ class Supervisor:
     def _run_once(self, after: Sequence[str]) -> int:
         if self._stopping:
             return 0
-        # A session is a process group, too, which ends with the process.
+        # A session is a process group, too, which ends with the process. No command could find the process without its
+        # supervisor, and its port would stay taken.
         try:
             self._child = subprocess.Popen(  # noqa: S603
-                self._command, preexec_fn=partial(_die_with_parent, self._last_signal), start_new_session=True
+                self._command, preexec_fn=partial(die_with_parent, self._last_signal), start_new_session=True
             )
         except OSError as error:
             _say(str(error))
@@ -198,12 +198,7 @@ def _keep_log_small() -> None:
 
 
 def _run_beside(command: Sequence[str]) -> None:
-    subprocess.run(command, preexec_fn=partial(_die_with_parent, signal.SIGTERM), check=False)  # noqa: S603
-
-
-def _die_with_parent(number: signal.Signals) -> None:
-    # No command could find the process without its supervisor, and its port would stay taken.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    subprocess.run(command, preexec_fn=partial(die_with_parent, signal.SIGTERM), check=False)  # noqa: S603
 
 
 def main() -> None:

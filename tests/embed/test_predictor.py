@@ -176,6 +176,10 @@ def test_the_newest_version_answers_and_a_later_one_is_followed(tmp_path, monkey
     model_zoo.save_openvino_product(tmp_path / "11", 11)
     assert answers(following) == (11, "11")
     assert answers(fixed) == (10, "10")
+    model_zoo.save_openvino_product(tmp_path, 12)
+    assert answers(following) == (11, "11")
+    with pytest.raises(ModelError, match="holds both versions of a model"):
+        answers(Predictor(tmp_path))
 
 
 def test_a_model_is_loaded_at_the_first_call(tmp_path):
