@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import sub
+from typing import Any
 
 from cluster_serving.protocol import metrics
 from cluster_serving.protocol.keys import as_text
@@ -113,6 +115,25 @@ class JobStats:
             answered_ms=total(LAST_ANSWER),
         )
 
+    def __sub__(self, earlier: JobStats) -> JobStats:
+        """Return what came after an earlier reading; `answered_ms` stays that of this one."""
+        return JobStats(
+            **{
+                each.name: _less(getattr(self, each.name), getattr(earlier, each.name))
+                for each in fields(self)
+                if each.name != "answered_ms"
+            },
+            answered_ms=self.answered_ms,
+        )
+
     def latency(self, part: float) -> float | None:
         """Return the latency of the requests; see `latency_of`."""
         return latency_of(self.latency_ms, part)
+
+
+def _less(now: Any, earlier: Any) -> Any:
+    if isinstance(now, tuple):
+        return tuple(map(sub, now, earlier))
+    if isinstance(now, Mapping):
+        return {key: count - earlier.get(key, 0) for key, count in now.items()}
+    return now - earlier

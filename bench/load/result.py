@@ -82,13 +82,13 @@ def job_work(before: JobStats | None, after: JobStats | None) -> dict[str, Any] 
     """
     if before is None or after is None or after.batches <= before.batches:
         return None
-    batches, requests = after.batches - before.batches, after.requests - before.requests
-    counts = zip((*map(str, BATCH_SIZES), "inf"), before.batch_sizes, after.batch_sizes, strict=True)
+    done = after - before
+    counts = zip((*map(str, BATCH_SIZES), "inf"), done.batch_sizes, strict=True)
     return {
-        "batches": batches,
-        "batchSize": round(requests / batches, 2),
-        "queueWaitMs": round((after.request_wait_us - before.request_wait_us) / max(requests, 1) / 1000, 3),
-        "inferenceMs": round((after.compute_us - before.compute_us) / batches / 1000, 3),
-        "writeMs": round((after.write_us - before.write_us) / batches / 1000, 3),
-        "batchSizes": {bound: new - old for bound, old, new in counts if new > old},
+        "batches": done.batches,
+        "batchSize": round(done.requests / done.batches, 2),
+        "queueWaitMs": round(done.request_wait_us / max(done.requests, 1) / 1000, 3),
+        "inferenceMs": round(done.compute_us / done.batches / 1000, 3),
+        "writeMs": round(done.write_us / done.batches / 1000, 3),
+        "batchSizes": {bound: count for bound, count in counts if count > 0},
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.keys import GROUP
 from cluster_serving.protocol.scripts import BACKLOG, Call, call
-from cluster_serving.protocol.stats import JobStats, latency_of
+from cluster_serving.protocol.stats import JobStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,15 @@ class Recent:
         """Return what a job has done since an earlier reading."""
         now = Totals.of(store)
         _, oldest_ms = call(store.client, Call(BACKLOG, store.keys.streams, [GROUP]))
-        first, last = before.stats, now.stats
-        batches, requests = last.batches - first.batches, last.requests - first.requests
-        latencies = [after - earlier for after, earlier in zip(last.latency_ms, first.latency_ms, strict=True)]
-        if not requests:
-            batches, requests, latencies = last.batches, last.requests, list(last.latency_ms)
+        did = now.stats - before.stats
+        if not did.requests:
+            did = now.stats
         return cls(
             rate=max(0, now.answered - before.answered) / (now.time - before.time),
-            p50_ms=finite(latency_of(latencies, 0.5)),
-            p99_ms=finite(latency_of(latencies, 0.99)),
-            batch_size=requests / batches if batches else None,
-            failed=dict(last.codes),
+            p50_ms=finite(did.latency(0.5)),
+            p99_ms=finite(did.latency(0.99)),
+            batch_size=did.requests / did.batches if did.batches else None,
+            failed=dict(now.stats.codes),
             oldest_s=oldest_ms / 1000,
         )
 

@@ -36,7 +36,7 @@ from cluster_serving.protocol.generations import (
     SHADOW,
     Generation,
 )
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
 T = TypeVar("T")
 
@@ -61,34 +61,29 @@ class Figures:
 
     Attributes:
         time: Time in seconds, of `time.monotonic`; of a difference, the seconds between both.
-        requests: Number of answered requests.
-        failures: Number of those answered with an error.
-        latency_ms: As in `JobStats`.
+        stats: Totals of the requests.
     """
 
     time: float
-    requests: int
-    failures: int
-    latency_ms: tuple[int, ...]
+    stats: JobStats
 
     @classmethod
     def begin(cls, store: JobStore) -> Figures:
         """Return the totals of a job now."""
-        stats = store.stats()
-        return cls(time.monotonic(), stats.requests, stats.failures, stats.latency_ms)
+        return cls(time.monotonic(), store.stats())
 
     def end(self, store: JobStore) -> Figures:
         """Return the difference of the totals now to these."""
         now = Figures.begin(store)
-        latencies = tuple(after - before for after, before in zip(now.latency_ms, self.latency_ms, strict=True))
-        return Figures(now.time - self.time, now.requests - self.requests, now.failures - self.failures, latencies)
+        return Figures(now.time - self.time, now.stats - self.stats)
 
     def __str__(self) -> str:
         """Return the figures of a change in words."""
-        told = f"{self.requests} request{'s' * (self.requests != 1)} answered in {self.time:.0f} s"
-        if self.failures:
-            told += f", {self.failures} of them with an error"
-        longest = max((index for index, count in enumerate(self.latency_ms) if count), default=None)
+        stats = self.stats
+        told = f"{stats.requests} request{'s' * (stats.requests != 1)} answered in {self.time:.0f} s"
+        if stats.failures:
+            told += f", {stats.failures} of them with an error"
+        longest = max((index for index, count in enumerate(stats.latency_ms) if count), default=None)
         if longest is None:
             return told
         if longest == len(LATENCY_BOUNDS_MS):

@@ -9,6 +9,7 @@ from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.exposition import Reading, exposition
 from cluster_serving.protocol.metrics import HISTOGRAM, METRICS, of_handler, table
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import LAST_ANSWER, JobStats
 
 DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
@@ -71,3 +72,12 @@ def test_slots_of_a_canary_with_the_same_version_make_no_second_series():
     assert [each.value for each in found["cluster_serving_slot_restarts"].samples] == [3]
     ready = [each for each in found["cluster_serving_slots"].samples if each.labels["state"] == "ready"]
     assert [each.value for each in ready] == [2]
+
+
+def test_the_difference_of_two_readings_is_what_came_between():
+    before = {f"{metrics.FAILED.name}:A": "1", metrics.ANSWERED.name: "2", metrics.BATCH_SIZE.fields[0]: "3"}
+    after = {f"{metrics.FAILED.name}:A": "1", f"{metrics.FAILED.name}:B": "4", metrics.ANSWERED.name: "7"}
+    after |= {metrics.BATCH_SIZE.fields[0]: "5", LAST_ANSWER: "90"}
+    between = JobStats.read(after) - JobStats.read(before)
+    assert (between.requests, between.failures, between.codes) == (9, 4, {"A": 0, "B": 4})
+    assert (between.batches, between.batch_sizes[:2], between.answered_ms) == (2, (2, 0), 90)
