@@ -131,13 +131,20 @@ def _column(values: list[Any], spec: TensorSpec) -> Array | None:
     if spec.dtype == "float32":
         packed = pack_floats(values)
         return None if packed is None else np.frombuffer(packed[0], "<f4").reshape(packed[1])
-    if spec.dtype.startswith("int"):
+    # A list of true and false alone is a tensor of them, but among numbers NumPy makes numbers of them.
+    if spec.dtype.startswith("int") and not any(map(_begins_with_bool, values)):
         # Lists of different lengths are no array.
         with suppress(ValueError):
             array = np.array(values)
             if array.dtype == np.int64 and array.size and array.ndim <= MAX_DIMENSIONS:
                 return array
     return None
+
+
+def _begins_with_bool(value: Any) -> bool:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return isinstance(value, bool)
 
 
 def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: bool) -> Encoded | InvalidInput:

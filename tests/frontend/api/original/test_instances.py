@@ -57,6 +57,7 @@ def test_instances_of_numbers_are_columns_with_the_values_of_each(instances, spe
         ([{"x": [1, 2]}, {"x": [3, 4.5]}], [TensorSpec("x", "int64", (None, 2))]),
         ([{"x": [1, 2]}, {"x": [3]}], [TensorSpec("x", "int64", (None, 2))]),
         ([{"x": [1, 2]}, {"x": [3, 1 << 63]}], [TensorSpec("x", "int64", (None, 2))]),
+        ([{"x": [True, False]}, {"x": [3, 4]}], [TensorSpec("x", "int64", (None, 2))]),
         ([{"x": []}] * 2, [TensorSpec("x", "int64", (None, 2))]),
         ([{"t": "a"}, {"t": ["b"]}], [TensorSpec("t", "str", (None,))]),
         ([{"x": [1, 2]}] * 2, [TensorSpec("x", "", None)]),
