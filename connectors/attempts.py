@@ -22,6 +22,7 @@ from cluster_serving.connectors.worker import STOPPED, read_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.process_table import start_time
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000
@@ -34,16 +35,19 @@ class Attempt(JsonRecord):
     Attributes:
         host: Machine that computed the request.
         process: Process id there.
+        started: Start of that process, in clock ticks since its machine booted.
         time: Begin or failure of the attempt, in seconds since the epoch.
         traceback: Traceback of the exception or the crash that ended the attempt; empty if the process died without.
         end: File in which the process records its end (`connectors.worker`); empty if it does not, or if it may compute
             other requests beside this one.
-        stops: Number of attempts, this one included, that Flink has ended for another reason.
+        stops: Number of attempts, this one included, that did not end their process: Flink has ended it for another
+            reason, or it still computes and only seemed dead.
         crashed: True if the process has crashed, and computed nothing but this request.
     """
 
     host: str = ""
     process: int = 0
+    started: int = 0
     time: float = 0.0
     traceback: str = ""
     end: str = ""
@@ -55,6 +59,12 @@ class Attempt(JsonRecord):
             return ""
         error = self.traceback.strip().rpartition("\n")[2]
         return f"; the last was process {self.process} on {self.host}{f', at {error}' if error else ''}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether the attempt still runs, on this machine."""
+        here = self.host == socket.gethostname()
+        return here and not self.traceback and start_time(self.process) == self.started
 
 
 class Attempts:
@@ -74,20 +84,26 @@ class Attempts:
 
     def note(self, entries: Iterable[Entry], error: str = "") -> None:
         """Note that this process begins to compute requests, or the traceback of the error that interrupts them."""
-        note = Attempt(socket.gethostname(), os.getpid(), time.time(), error[-_MAX_TRACEBACK:], self._end)
+        process = os.getpid()
+        began = start_time(process) or 0
+        note = Attempt(socket.gethostname(), process, began, time.time(), error[-_MAX_TRACEBACK:], self._end)
         # Records of one entry may be many.
         each = {_field(entry): entry for entry in entries}
-        notes = {key: replace(note, stops=self.last(entry).stops).to_json() for key, entry in each.items()}
+        stops = {key: self.last(entry, failed=bool(error)).stops for key, entry in each.items()}
+        notes = {key: replace(note, stops=count).to_json() for key, count in stops.items()}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
         write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)
 
-    def last(self, entry: Entry) -> Attempt:
-        """Return the last attempt at a request, with the recorded end of its process; an empty one if none is noted."""
+    def last(self, entry: Entry, failed: bool = False) -> Attempt:
+        """Return the last attempt at a request, with the recorded end of its process; an empty one if none is noted.
+
+        An attempt that has `failed` has ended, though its process may run.
+        """
         raw = self._client.hget(self._key, _field(entry))
         attempt = Attempt.from_json(raw) if raw else Attempt()
         end = read_end(attempt.end)
-        if end == STOPPED:
+        if end == STOPPED or (not end and not failed and attempt.runs):
             return replace(attempt, stops=attempt.stops + 1)
         return replace(attempt, traceback=end, crashed=True) if end else attempt
 

@@ -36,7 +36,7 @@ class Recovery:
         reader = self._slot.reader
         recovered = reader.recover(timeout) if self._slot.flow.wait_idle(timeout) else None
         if self._tried is not None and (recovered or not reader.recovering):
-            self._attempts.forget(self._tried)
+            self._leave(self._tried)
             self._tried = None
         if recovered is None:
             reader.heartbeat()
@@ -48,6 +48,11 @@ class Recovery:
                 continue
             return []
         return self._try(entry, deliveries - 1)
+
+    def _leave(self, entry: Entry) -> None:
+        # Another slot may have claimed it, to which the note says that this slot lives.
+        if not self._slot.reader.is_pending(entry):
+            self._attempts.forget(entry)
 
     def _try(self, entry: Entry, attempts: int) -> list[Entry]:
         last, options = self._attempts.last(entry), self._slot.options

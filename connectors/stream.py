@@ -165,6 +165,11 @@ class StreamReader:
                 return entry, self._deliveries(stream, entry.id) or 1
         return None
 
+    def is_pending(self, entry: Entry) -> bool:
+        """Return whether any slot still has to answer an entry."""
+        stream = self._keys.stream(entry.priority)
+        return bool(self._guarded(lambda: self._client.xpending_range(stream, GROUP, entry.id, entry.id, 1)))
+
     def read(self, count: int, block_ms: int | None) -> list[Entry]:
         """Read up to `count` new entries, those of higher priority first.
 

@@ -1,6 +1,7 @@
 """Notes on attempts at interrupted requests, on a real Redis."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -68,6 +69,19 @@ def test_an_attempt_that_flink_has_ended_is_counted_as_a_stop(redis_server, db, 
     with pytest.raises(ValueError), noted(RedisOptions(redis_server.url, job), [entry]):
         raise ValueError("the worker shuts down")
     assert attempts.last(entry).stops == 2
+
+
+def test_an_attempt_counts_once_it_has_ended_its_process(redis_server, db, job, entry):
+    """Its slot may only have seemed dead. A process of the same number that has started since is another one."""
+    attempts = Attempts(db, job)
+    attempts.note([entry])
+    assert attempts.last(entry).stops == 1
+    with pytest.raises(ValueError), noted(RedisOptions(redis_server.url, job), [entry]):
+        raise ValueError("the slot fails, and its process serves on")
+    assert attempts.last(entry).stops == 0
+    ended = replace(attempts.last(entry), traceback="", started=1)
+    db.hset(JobKeys(job).attempts, f"{entry.priority}:{entry.id.decode()}", ended.to_json())
+    assert attempts.last(entry).stops == 0
 
 
 def test_an_attempt_that_crashed_its_process_has_the_traceback_of_the_crash(db, job, entry, tmp_path):

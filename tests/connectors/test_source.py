@@ -16,7 +16,7 @@ from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.job.topology import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
-from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.fixtures.flink_context import Context
 from tests.support.fixtures.waiting import wait_until
 
@@ -29,10 +29,10 @@ def opened(redis_server, db, job, monkeypatch):
     JobStore(db, job).put(Generation(1, SERVING))
     sources = []
 
-    def open_source(process_mode, **options):
+    def open_source(process_mode, index=0, **options):
         options = RedisOptions(redis_server.url, job, generation=1, version="1", **options)
-        sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, process_mode, stages=READING))
-        sources[-1].open(Context())
+        sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0, 1), 1), True, process_mode, stages=READING))
+        sources[-1].open(Context(index))
         return sources[-1]
 
     yield open_source
@@ -66,6 +66,13 @@ def answered(slot, db, job, count):
         return len(uris) >= count
 
     wait_until(goes_on)
+    return uris
+
+
+def uris_of(slot):
+    """Return the requests of the next tick that has any."""
+    uris = []
+    wait_until(lambda: uris.extend(entry.uri for batch in tick(slot) for entry in batch.entries or ()) or uris)
     return uris
 
 
@@ -223,3 +230,18 @@ def test_a_refusal_that_no_repetition_mends_is_noted_until_it_is(opened, db, job
     finally:
         db.execute_command("ACL", "SETUSER", "default", "+@all")
     wait_until(lambda: tick(slot) is not None and not slot._ticks.problem)
+
+
+def test_a_request_is_not_given_up_while_the_slot_that_seemed_dead_still_computes_it(opened, db, job):
+    """A slot that has no processor for a while looks dead; what it computes is taken over, and is no one's fault."""
+    stream = JobKeys(job).stream("normal")
+    for uri in "ab":
+        db.xadd(stream, {"uri": uri, "data": b"x"})
+    StreamReader(db, job, JobKeys(job).consumer(1, 0), 1000).read(2, None)
+    late, other = opened(process_mode=False, max_deliveries=2), opened(process_mode=False, index=1, max_deliveries=2)
+    (entry,) = tick(late)[0].entries
+    db.xclaim(stream, GROUP, JobKeys(job).consumer(1, 1), 0, [entry.id], justid=True)
+    late._flow.answer(1)
+    assert uris_of(late) == ["b"]
+    assert uris_of(other) == [entry.uri] == ["a"]
+    assert not db.exists(JobKeys(job).dead_letters)
