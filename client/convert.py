@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.protocol import base64_text, utf8
-from cluster_serving.protocol.columns import MOST_BYTES, Columns
+from cluster_serving.protocol.columns import STACKED_BYTES, Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.number_lists import exact
@@ -79,7 +79,7 @@ def stacked(items: Sequence[object]) -> Columns | None:
         values: list[Any] = [row[name] for row in rows]
         if set(map(type, values)) != {np.ndarray} or len({(value.dtype, value.shape) for value in values}) > 1:
             return None
-        if values[0].dtype.kind not in "biufc" or values[0].nbytes > MOST_BYTES:
+        if values[0].dtype.kind not in "biufc" or values[0].nbytes > STACKED_BYTES:
             return None
         arrays[name] = np.stack(values)
     return Columns(arrays)

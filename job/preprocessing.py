@@ -12,7 +12,7 @@ from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.encryption import decrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.slots import TensorSpec, filled, type_text
 
 MAX_DENSE_ELEMENTS = 1 << 24
@@ -115,7 +115,7 @@ class Preprocessor:
         return {
             len(filled(value.shape, rule.record_shape)) - rule.rank
             for rule, value in pairs
-            if not isinstance(value, Image) and rule.rank is not None
+            if not isinstance(value, Image | Images) and rule.rank is not None
         }
 
     def _is_misspelled(self, record: Mapping[str, Input]) -> bool:
@@ -167,6 +167,8 @@ class _Rule:
             array = self._decoded(name, value)
         elif isinstance(value, SparseTensor):
             array = self._dense(name, value)
+        elif isinstance(value, Images):
+            raise InvalidInput(f"input {name!r} is a column of {len(value)} images; each is prepared by itself")
         else:
             array = self._tensor(name, value)
         if self._computed is not None and not _holds(array, self._computed):

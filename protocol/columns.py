@@ -7,7 +7,7 @@ each record instead (`EACH`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Union, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.entry import MOST_RECORDS, NATIVE
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.inputs import Array, Image, Images
 from cluster_serving.protocol.results import Fields, Outputs, decode_arrays, decode_outputs, to_fields
 from cluster_serving.protocol.signature import Signature
 
@@ -24,36 +24,43 @@ T = TypeVar("T")
 EACH = "each"
 """Field of a result that has the fields of each record's own result: the number of records that have failed."""
 
-MOST_BYTES = 1 << 14
-"""Most bytes of the inputs of a record that shares an entry: larger ones gain little, and an event loop copies them."""
+MOST_BYTES = 4 << 20
+"""Most bytes of the inputs of records that share an entry: Redis serves no other client while it reads an entry."""
+
+STACKED_BYTES = 1 << 14
+"""Most bytes of the arrays of a record that are stacked: larger ones gain little, and an event loop copies them."""
 
 
-class Columns(Sequence[dict[str, Array]]):
-    """Inputs or outputs of records, each an array that has the records along its first dimension."""
+class Columns(Sequence[dict[str, Any]]):
+    """Inputs or outputs of records, each a column; outputs are arrays."""
 
-    def __init__(self, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
         self.arrays = arrays
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
 
     @overload
-    def __getitem__(self, index: int) -> dict[str, Array]: ...
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
 
     @overload
     def __getitem__(self, index: slice) -> Columns: ...
 
-    def __getitem__(self, index: int | slice) -> dict[str, Array] | Columns:
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Columns:
         if isinstance(index, slice):
             return Columns({name: array[index] for name, array in self.arrays.items()})
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         return {name: array[index, ...] for name, array in self.arrays.items()}
 
-    @property
-    def record_size(self) -> float:
-        """Bytes of a record."""
-        return sum(map(_size, self.arrays.values())) / len(self)
+    def ends(self, most: int) -> Iterator[int]:
+        """Yield the ends of parts of at most `most` records, and of `MOST_BYTES` if they are several."""
+        count, end = len(self), 0
+        sizes = np.broadcast_to(sum(map(_sizes, self.arrays.values())), count).cumsum()
+        while end < count:
+            fitting = sizes.searchsorted(MOST_BYTES + (sizes[end - 1] if end else 0), "right")
+            end = min(end + most, count, max(end + 1, int(fitting)))
+            yield end
 
 
 Outcomes = Sequence[Union[Outputs, ServingError]]
@@ -64,62 +71,69 @@ Chunk = tuple[Sequence[int], tensors.Inputs]
 
 
 def chunks(records: Sequence[tensors.Inputs], most: int) -> list[Chunk]:
-    """Divide records into entries.
+    """Divide records into entries of at most `most` records and `MOST_BYTES`.
 
-    Records share an entry if their inputs have the same names, types and shapes, are small, and neither images nor
-    sparse.
+    Records share an entry if their inputs have the same names, types and shapes, and none of them is sparse.
     """
-    length = min(most, MOST_RECORDS)
-    if isinstance(records, Columns) and length > 1 and records.record_size <= MOST_BYTES:
-        starts = range(0, len(records), length)
-        ranges = [range(start, min(start + length, len(records))) for start in starts]
-        return [(part, _inputs(records[part.start : part.stop])) for part in ranges]
     if most < 2 or len(records) < 2:
         return [([index], record) for index, record in enumerate(records)]
+    if isinstance(records, Columns):
+        return _parts(range(len(records)), records, most)
+    decoded = [tensors.decode(each.data)[1] if isinstance(each, tensors.Encoded) else each for each in records]
     groups: dict[Hashable, list[int]] = {}
-    arrays: dict[int, Mapping[str, Array]] = {}
+    for index, record in enumerate(decoded):
+        groups.setdefault(_kinds(record) or index, []).append(index)
     found: list[Chunk] = []
-    for index, record in enumerate(records):
-        decoded = _arrays(record)
-        if decoded is None:
-            found.append(([index], record))
-        else:
-            arrays[index] = decoded
-            key = tuple([(name, array.dtype.str, array.shape) for name, array in decoded.items()])
-            groups.setdefault(key, []).append(index)
     for members in groups.values():
-        for start in range(0, len(members), length):
-            part = members[start : start + length]
-            if len(part) == 1:
-                found.append((part, records[part[0]]))
-            else:
-                names = arrays[part[0]]
-                found.append((part, {name: np.stack([arrays[index][name] for index in part]) for name in names}))
+        if len(members) == 1:
+            found.append((members, records[members[0]]))
+        else:
+            found += _parts(members, _stacked([decoded[index] for index in members]), most)
     return found
 
 
-def _arrays(record: tensors.Inputs) -> Mapping[str, Array] | None:
-    """Return the arrays of a record that can share an entry, else None."""
-    if isinstance(record, tensors.Encoded):
-        # Names and types take some of the bytes.
-        if len(record.data) > 2 * MOST_BYTES:
-            return None
-        record = tensors.decode(record.data)[1]
-    inputs: Mapping[str, Any] = record
+def _parts(indices: Sequence[int], records: Columns, most: int) -> list[Chunk]:
+    found: list[Chunk] = []
+    start = 0
+    for end in records.ends(min(most, MOST_RECORDS)):
+        part = records[start:end]
+        found.append((indices[start:end], part.arrays if len(part) > 1 else part[0]))
+        start = end
+    return found
+
+
+def _kinds(record: Mapping[str, Any]) -> Hashable:
+    """Return what records that share an entry have in common; None if the record shares none."""
+    kinds: list[Hashable] = []
     size = 0
-    for value in inputs.values():
-        if not isinstance(value, np.ndarray):
+    for name, value in record.items():
+        if isinstance(value, np.ndarray):
+            kinds.append((name, value.dtype.str, value.shape))
+            size += sum(map(len, value.flat)) if value.dtype == object else value.nbytes
+        elif isinstance(value, Image):
+            kinds.append(name)
+        else:
             return None
-        size += _size(value)
-    return inputs if size <= MOST_BYTES else None
+    return tuple(kinds) if size <= STACKED_BYTES else None
 
 
-def _size(array: Array) -> int:
-    return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
+def _stacked(records: Sequence[Mapping[str, Any]]) -> Columns:
+    columns = {name: [record[name] for record in records] for name in records[0]}
+    return Columns(
+        {
+            name: Images([image.data for image in values]) if isinstance(values[0], Image) else np.stack(values)
+            for name, values in columns.items()
+        }
+    )
 
 
-def _inputs(records: Columns) -> tensors.Inputs:
-    return records.arrays if len(records) > 1 else records[0]
+def _sizes(column: Array | Images) -> Any:
+    """Return the bytes of each record of a column, or those of all if they are of one size."""
+    if isinstance(column, Images):
+        return np.fromiter(map(len, column.files), "i8", len(column))
+    if column.dtype == object:
+        return np.fromiter(map(len, column.flat), "i8", column.size).reshape(len(column), -1).sum(1)
+    return column.nbytes // len(column)
 
 
 def gathered(chunks: Sequence[Chunk], outcomes: Sequence[Outcomes]) -> Outcomes:
@@ -141,10 +155,10 @@ def of_record(columns: Signature, count: int) -> Signature:
         InvalidInput: If an input is not that many records in a column.
     """
     for column in columns:
-        if column.kind not in ("tensor", "string") or column.shape[:1] != (count,):
+        if column.kind not in ("tensor", "string", "image") or column.shape[:1] != (count,):
             raise InvalidInput(
-                f"input {column.name!r} is a {column.kind} of shape {list(column.shape)}; expected a tensor or texts "
-                f"of {count} records in the first dimension"
+                f"input {column.name!r} is a {column.kind} of shape {list(column.shape)}; expected a tensor, "
+                f"texts or images of {count} records in the first dimension"
             )
     return tuple([column._replace(shape=column.shape[1:]) for column in columns])
 

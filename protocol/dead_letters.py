@@ -63,6 +63,7 @@ class DeadLetter:
             "error": to_bytes(self.error),
             "time": self.time,
             "traceback": to_bytes(self.traceback),
+            **({"records": request.records} if request.records else {}),
         }
 
     @classmethod
@@ -78,6 +79,7 @@ class DeadLetter:
             deadline=fields.get(b"deadline", b""),
             priority=to_text(fields.get(b"priority", NORMAL.encode())),
             version=to_text(fields.get(b"version", b"")),
+            records=fields.get(b"records", b""),
         )
         return cls(
             request,
@@ -105,4 +107,6 @@ class DeadLetter:
             fields["deadline"] = request.deadline
         if request.version:
             fields["version"] = to_bytes(request.version)
+        if request.records:
+            fields["records"] = request.records
         return fields

@@ -1,7 +1,8 @@
-"""Types of a request's inputs: a `numpy.ndarray`, an image file or a sparse tensor; and their limits."""
+"""Types of a request's inputs: a `numpy.ndarray`, an image file, a sparse tensor or several images; and limits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -20,6 +21,19 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Images:
+    """Images of several records, in a column (`protocol.columns`): its first dimension is indexed as an array's."""
+
+    files: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Images(self.files[index]) if isinstance(index, slice) else Image(self.files[index[0]])
+
+
+@dataclass(frozen=True)
 class SparseTensor:
     """A tensor given by its non-zero values.
 
@@ -34,7 +48,7 @@ class SparseTensor:
     shape: tuple[int, ...]
 
 
-Input = Union[Array, Image, SparseTensor]
+Input = Union[Array, Image, SparseTensor, Images]
 """One named input; a string tensor is an ndarray of dtype object that holds `str`."""
 
 MAX_DIMENSIONS = 32

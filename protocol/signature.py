@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array, Image, Images, Input, SparseTensor
 
 DTYPES = frozenset(
     {"bool", "float16", "float32", "float64", "complex64", "complex128"}
@@ -29,6 +29,7 @@ SPARSE_TYPE = pa.struct([("indices", pa.binary()), ("values", pa.binary())])
 """Arrow type of a sparse tensor."""
 
 _TYPES = {"tensor": pa.binary(), "image": pa.binary(), "string": pa.list_(pa.utf8()), "sparse": SPARSE_TYPE}
+_IMAGES = pa.list_(pa.binary())
 
 
 class Column(NamedTuple):
@@ -38,7 +39,7 @@ class Column(NamedTuple):
         name: Name of the input or output.
         kind: `tensor`, `string`, `image` or `sparse`.
         dtype: numpy name for `tensor` and `sparse`, else "".
-        shape: Dense shape; empty for images.
+        shape: Dense shape; empty for an image, and the number of several.
     """
 
     name: str
@@ -55,6 +56,8 @@ def describe(name: str, value: Input) -> Column:
     """Return the column of a value; refuse a dtype that cannot be sent."""
     if isinstance(value, Image):
         return Column(name, "image", "", ())
+    if isinstance(value, Images):
+        return Column(name, "image", "", (len(value),))
     if isinstance(value, SparseTensor):
         return Column(name, "sparse", dtype_name(name, value.values), tuple(value.shape))
     if value.dtype.kind in "OU":
@@ -78,22 +81,26 @@ def field_of(column: Column) -> pa.Field:
     metadata = {"kind": column.kind}
     if column.dtype:
         metadata["dtype"] = column.dtype
-    if column.kind != "image":
+    if column.kind != "image" or column.shape:
         metadata["shape"] = ",".join(map(str, column.shape))
     try:
-        return pa.field(column.name, _TYPES[column.kind], nullable=False, metadata=metadata)
+        return pa.field(column.name, _type(column.kind, column.shape), nullable=False, metadata=metadata)
     except UnicodeEncodeError:
         raise InvalidInput(f"an array has the name {column.name[:64]!a}, which is no Unicode text") from None
+
+
+def _type(kind: str, shape: object) -> pa.DataType:
+    return _IMAGES if kind == "image" and shape else _TYPES[kind]
 
 
 def column_of(field: pa.Field) -> Column:
     """Read an Arrow field that `field_of` made, and refuse any other, or one of more than `MAX_STRINGS` strings."""
     metadata = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
     kind, dtype, shape = metadata.get("kind", ""), metadata.get("dtype", ""), metadata.get("shape", "")
-    if kind not in _TYPES or field.type != _TYPES[kind]:
+    if kind not in _TYPES or field.type != _type(kind, shape):
         raise InvalidInput(
-            f"input {field.name!r} is an Arrow {field.type} of kind {kind!r}; expected kind tensor or image (binary), "
-            f"string (list<utf8>) or sparse (struct of binary indices and values)"
+            f"input {field.name!r} is an Arrow {field.type} of kind {kind!r}; expected kind tensor or image (binary; "
+            f"list<binary> for several images), string (list<utf8>) or sparse (struct of binary indices and values)"
         )
     if kind in ("tensor", "sparse") and dtype not in DTYPES:
         raise InvalidInput(f"input {field.name!r} has dtype {dtype!r}; expected one of {', '.join(sorted(DTYPES))}")
@@ -101,8 +108,8 @@ def column_of(field: pa.Field) -> Column:
         dimensions = tuple(int(part) for part in shape.split(",")) if shape else ()
     except ValueError:
         raise InvalidInput(f"input {field.name!r} has shape {shape!r}; expected numbers and commas") from None
-    if kind == "string" and math.prod(dimensions) > MAX_STRINGS:
-        raise RequestTooLarge(f"input {field.name!r} has shape {shape}; at most {MAX_STRINGS} strings are taken")
+    if kind in ("string", "image") and math.prod(dimensions) > MAX_STRINGS:
+        raise RequestTooLarge(f"input {field.name!r} has shape {shape}; at most {MAX_STRINGS} {kind}s are taken")
     if len(dimensions) > MAX_DIMENSIONS or any(d < 0 for d in dimensions):
         raise InvalidInput(
             f"input {field.name!r} has shape {shape!r}; expected up to {MAX_DIMENSIONS} numbers, none negative"

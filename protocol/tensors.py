@@ -5,6 +5,7 @@
 | tensor | binary, little-endian, C order          | kind, dtype, shape    |
 | string | list of utf8, C order                   | kind, shape           |
 | image  | binary, the encoded file                | kind                  |
+|        | list of binary, the files of records    | kind, shape           |
 | sparse | struct of binary indices (int64), values | kind, dtype, shape   |
 
 A shape is written as its numbers separated by commas; a scalar's is empty. Requests and results share the encoding.
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.signature import (
     LITTLE_ENDIAN,
     NAMES,
@@ -279,6 +280,8 @@ def _head(data: bytes) -> tuple[int, tuple[pa.Schema, Signature, PayloadLayout |
 def _to_arrow(column: Column, value: Input) -> pa.Array:
     if isinstance(value, Image):
         return _binary(value.data)
+    if isinstance(value, Images):
+        return pa.array([value.files], pa.list_(pa.binary()))
     if isinstance(value, SparseTensor):
         indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
         return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], SPARSE_TYPE)
@@ -311,10 +314,12 @@ def _from_arrow(column: Column, array: pa.Array) -> Input:
     if column.kind == "sparse":
         indices, values = (array.field(child)[0].as_buffer() for child in ("indices", "values"))
         return _sparse(column, indices, values)
-    if column.kind == "string":
+    if column.kind == "string" or (column.kind == "image" and column.shape):
         values = array[0].values
-        if len(values) != math.prod(column.shape):
-            raise InvalidInput(f"input {column.name!r} has {len(values)} strings for shape {column.shape}")
+        if len(values) - values.null_count != math.prod(column.shape):
+            raise InvalidInput(f"input {column.name!r} has {len(values)} {column.kind}s for shape {column.shape}")
+        if column.kind == "image":
+            return Images(values.to_pylist())
         result = np.empty(len(values), object)
         result[:] = values.to_pylist()
         return result.reshape(column.shape)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import Stage
 from cluster_serving.connectors.stream import drop
+from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.payload_files import is_payload, read, remove, too_large
@@ -42,7 +43,7 @@ class Payloads(Stage):
         Inputs that cannot be read or are too large are answered with an error here, and never reach Flink's memory.
         """
         slot = self.slot
-        limit = slot.options.max_request_bytes
+        limit = max(slot.options.max_request_bytes, columns.MOST_BYTES if entry.records else 0)
         try:
             if entry.file:
                 entry = slot.located(entry)

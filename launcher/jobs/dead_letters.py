@@ -9,7 +9,7 @@ import redis
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.inputs import Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import Image, Images, Input, SparseTensor
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import result_key_of
 from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
@@ -108,6 +108,8 @@ def _inputs(letter: DeadLetter) -> list[dict[str, Any]] | str:
 def _described(value: Input) -> dict[str, Any]:
     if isinstance(value, Image):
         return {"kind": "image", "bytes": len(value.data)}
+    if isinstance(value, Images):
+        return {"kind": "image", "bytes": sum(map(len, value.files)), "shape": [len(value)]}
     if isinstance(value, SparseTensor):
         return {"kind": "sparse", "dtype": str(value.values.dtype), "shape": list(value.shape)}
     return {"kind": "tensor", "dtype": "str" if value.dtype == object else str(value.dtype), "shape": list(value.shape)}

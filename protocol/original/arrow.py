@@ -19,7 +19,7 @@ import pyarrow as pa
 from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Input, SparseTensor
+from cluster_serving.protocol.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.tensors import PayloadLayout
 
 _LISTS = ("indiceData", "indiceShape", "data", "shape")
@@ -61,6 +61,8 @@ def _encode_request(inputs: Mapping[str, Input]) -> str:
             indices = value.indices
             rows = (indices.ravel().tolist(), list(indices.shape), value.values.ravel().tolist(), list(value.shape))
             arrays.append(_tensor_column(rows))
+        elif isinstance(value, Images):
+            raise InvalidInput(f"input {name!r}: the original encoding has one image in a request")
         elif value.dtype.kind in "OU":
             arrays.append(pa.array(["|".join(value.ravel().tolist())], pa.utf8()))
         else:

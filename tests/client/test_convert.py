@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client.convert import inputs_of, stacked, to_input, to_inputs
-from cluster_serving.protocol.columns import MOST_BYTES
+from cluster_serving.protocol.columns import STACKED_BYTES
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
 
@@ -137,7 +137,7 @@ def test_small_arrays_that_are_alike_are_columns():
         [{1: np.zeros(2)}] * 2,
         [{}, {}],
         [np.array("text", object)] * 2,
-        [np.zeros(MOST_BYTES)] * 2,
+        [np.zeros(STACKED_BYTES)] * 2,
         ["path", "path"],
     ],
 )

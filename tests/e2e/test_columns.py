@@ -1,7 +1,11 @@
 """Requests of many records, of which several share an entry: each record is answered as if it came alone."""
 
+import json
+import struct
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
+import cv2
 import numpy as np
 import pytest
 
@@ -65,6 +69,77 @@ def test_each_record_of_a_request_is_answered_as_if_it_came_alone(started, clust
             assert result["greeting"].item() == f"hello n{index}" and result.version == "1"
             assert (result["about"].item() or {}).get("size", 2) == sizes[index]
     assert isinstance(refused.error, InvalidInput)
+
+
+PICTURES = """
+    import numpy as np
+
+    class Handler:
+        inputs = {"image": "uint8[?, ?, 3]", "name": "str"}
+        outputs = {"size": "int64[2]", "greeting": "str"}
+
+        def predict(self, records):
+            images, names = records["image"], records["name"]
+            sizes = np.array([image.shape[:2] for image in images])
+            return {"size": sizes, "greeting": [f"hello {name}" for name in names]}
+    """
+
+
+def test_images_and_texts_of_a_request_share_entries_from_every_door(started, cluster_db, front, tmp_path):
+    write(tmp_path, PICTURES)
+    queue, _ = started(jobName="pictures", modelPath=tmp_path, maxBatchSize=16)
+    sizes = [(4 + index % 2, 3) for index in range(40)]
+    files = [cv2.imencode(".png", np.zeros((*size, 3), "u1"))[1].tobytes() for size in sizes]
+    files[7] = b"no image"
+    rows = [{"image": {"b64": b64encode(file).decode()}, "name": f"n{index}"} for index, file in enumerate(files)]
+    expected = [{"size": list(size), "greeting": f"hello n{index}"} for index, size in enumerate(sizes)]
+
+    def sent(door):
+        before = cluster_db.xinfo_stream("pictures")["entries-added"]
+        answers = door()
+        return answers, cluster_db.xinfo_stream("pictures")["entries-added"] - before
+
+    def original():
+        return front.post("/models/pictures/predict", json={"instances": rows}).json()["predictions"]
+
+    answers, entries = sent(original)
+    assert entries == 3
+    assert [answer.get("value") for answer in answers] == [*expected[:7], None, *expected[8:]]
+    assert "instances[7]: input 'image' is not an image that can be read" in answers[7]["error"]
+
+    def many():
+        items = [{"image": file, "name": np.array(f"n{index}", object)} for index, file in enumerate(files)]
+        return [*queue.predict_many(items)]
+
+    answers, entries = sent(many)
+    assert entries == 3
+    assert [index for index, answer in enumerate(answers) if answer.error] == [7]
+    assert [answer["size"].tolist() for answer in answers if not answer.error] == [*map(list, sizes[:7] + sizes[8:])]
+
+    # These protocols have no answer of a part.
+    files[7], rows[7] = files[5], {**rows[7], "image": rows[5]["image"]}
+
+    def v1():
+        return front.post("/v1/models/pictures:predict", json={"instances": rows}).json()["predictions"]
+
+    assert sent(v1) == (expected, 3)
+
+    def v2():
+        parts = [files, [f"n{index}".encode() for index in range(40)]]
+        data = [b"".join(struct.pack("<I", len(item)) + item for item in part) for part in parts]
+        inputs = [
+            {"name": name, "datatype": "BYTES", "shape": [40], "parameters": {"binary_data_size": len(part)}}
+            for name, part in zip(("image", "name"), data, strict=True)
+        ]
+        head = json.dumps({"inputs": inputs}).encode()
+        headers = {"Inference-Header-Content-Length": str(len(head))}
+        return front.post("/v2/models/pictures/infer", content=b"".join([head, *data]), headers=headers).json()
+
+    answer, entries = sent(v2)
+    assert entries == 3
+    size, greeting = answer["outputs"]
+    assert np.reshape(size["data"], size["shape"]).tolist() == [*map(list, sizes)]
+    assert greeting["data"] == [f"hello n{index}" for index in range(40)]
 
 
 def test_rankings_and_tensors_of_many_records(started, front, tmp_path):

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.entry import NATIVE, Entry, parse_entry, request_fields
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
-from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.inputs import Image, Images, SparseTensor
 from cluster_serving.protocol.results import encode_error, encode_result, to_fields
+from cluster_serving.protocol.signature import signature as describe
 
 
 def record(number, shape=(2,), dtype="f4"):
@@ -50,12 +51,43 @@ def test_inputs_that_are_encoded_already_share_entries_too():
     np.testing.assert_array_equal(inputs["x"], [[0, 0], [1, 1], [2, 2]])
 
 
-def test_images_and_large_records_have_entries_of_their_own():
-    large = np.zeros(columns.MOST_BYTES // 4 + 1, "f4")
-    for records in ([{"x": Image(b"a")}, {"x": Image(b"b")}], [{"x": large}, {"x": large}]):
+def test_sparse_tensors_and_large_arrays_have_entries_of_their_own():
+    large = np.zeros(columns.STACKED_BYTES // 4 + 1, "f4")
+    sparse = SparseTensor(np.zeros((1, 1), "i8"), np.ones(1, "f4"), (2,))
+    for records in ([{"x": sparse}] * 2, [{"x": large}] * 2):
         found = columns.chunks(records, 8)
         assert [indices for indices, _ in found] == [[0], [1]]
         assert [inputs is each for (_, inputs), each in zip(found, records, strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("form", ["records", "encoded", "columns"])
+def test_images_share_entries_beside_texts(form):
+    records = [{"x": Image(bytes([index] * index)), "t": np.array(f"t{index}", object)} for index in range(5)]
+    given = {
+        "records": records,
+        "encoded": [tensors.Encoded(tensors.encode(each)) for each in records],
+        "columns": columns.Columns(
+            {
+                "x": Images([each["x"].data for each in records]),
+                "t": np.array([each["t"].item() for each in records], object),
+            }
+        ),
+    }
+    chunks = columns.chunks(given[form], 2)
+    assert [list(indices) for indices, _ in chunks] == [[0, 1], [2, 3], [4]]
+    for indices, inputs in chunks[:2]:
+        signature, parts = read(inputs, 2)
+        assert signature == describe(records[0])
+        assert parts == [records[index] for index in indices]
+    assert columns.chunks(given["columns"], 2)[2][1] == records[4]
+
+
+def test_an_entry_has_at_most_4_mib_of_several_records():
+    files = [bytes(size << 20) for size in (1, 2, 3, 5, 1, 1)]
+    found = columns.chunks(columns.Columns({"x": Images(files)}), 8)
+    assert [list(indices) for indices, _ in found] == [[0, 1], [2], [3], [4, 5]]
+    rows = columns.Columns({"x": np.zeros((10, 1 << 17))})
+    assert [len(indices) for indices, _ in columns.chunks(rows, 8)] == [4, 4, 2]
 
 
 def test_columns_are_cut_into_entries_and_their_outputs_are_columns_again():
@@ -73,20 +105,16 @@ def test_columns_are_cut_into_entries_and_their_outputs_are_columns_again():
     assert [outcome["y"].item() for outcome in columns.gathered(chunks[:2], differing)] == [1, 2, "c", "d"]
 
 
-@pytest.mark.parametrize("records", [[{"x": 1}], columns.Columns({"x": np.zeros((2, 5000))})])
-def test_records_that_do_not_share_entries_are_sent_as_they_are(records):
-    assert [(indices, [*inputs]) for indices, inputs in columns.chunks(records, 8)] == [
-        ([index], ["x"]) for index in range(len(records))
-    ]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"records": b"0"}, "expected a number from 1 to 4096"),
         ({"records": b"many"}, "expected a number from 1 to 4096"),
         ({"records": b"4097"}, "expected a number from 1 to 4096"),
-        ({"records": b"3"}, r"input 'x' is a tensor of shape \[2, 2\]; expected a tensor or texts of 3 records"),
+        (
+            {"records": b"3"},
+            r"input 'x' is a tensor of shape \[2, 2\]; expected a tensor, texts or images of 3 records",
+        ),
         ({"records": b"2", "reply_with": b"pieces"}, "without 'reply_with' 'pieces'"),
         ({"records": b"2", "serde": b"stream"}, "for requests with serde 'arrow'"),
     ],

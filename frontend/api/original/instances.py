@@ -13,7 +13,7 @@ from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.api.json_text import as_object, kind_of
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Input
+from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode, encode_floats, pack_floats
@@ -41,7 +41,7 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
 
 
 Records = Sequence[Inputs | InvalidInput]
-"""Inputs of each record, or its error; `Columns` if all are alike, and numbers or texts."""
+"""Inputs of each record, or its error; `Columns` if all are alike, and numbers, texts or images."""
 
 
 def read(body: bytes, most: int, model: SlotReport | None) -> Records:
@@ -103,8 +103,8 @@ def to_records(instances: Sequence[Any], model: SlotReport | None, batched: bool
 
 
 def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns | None:
-    """Return instances as columns of numbers or texts; None if they differ, or are to be converted one by one."""
-    if len(specs) == 1 and set(map(type, instances)) == {list}:
+    """Return instances as columns; None if they differ, or are to be converted one by one."""
+    if len(specs) == 1 and set(map(type, instances)) in ({list}, {str}):
         named: list[tuple[str, list[Any]]] = [(specs[0].name, [*instances])]
     else:
         names = tuple(instances[0]) if isinstance(instances[0], dict) else ()
@@ -112,7 +112,7 @@ def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns |
             return None
         named = [(name, [row[name] for row in instances]) for name in names]
     expected = _expected(dict(named), specs)
-    arrays = {}
+    arrays: dict[str, Array | Images] = {}
     for name, values in named:
         array = _column(values, expected[name]) if name in expected else None
         if array is None:
@@ -121,13 +121,13 @@ def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns |
     return Columns(arrays)
 
 
-def _column(values: list[Any], spec: TensorSpec) -> Array | None:
+def _column(values: list[Any], spec: TensorSpec) -> Array | Images | None:
     """Return the values of an input as `to_input` converts each, stacked; None if they are to be converted so."""
     if spec.dtype == "str" and set(map(type, values)) == {str}:
         shape = (1,) if spec.record_shape is None else filled((), spec.record_shape)
         return np.array(values, object).reshape(len(values), *shape)
     if not isinstance(values[0], list):
-        return None
+        return _images(values, spec)
     if spec.dtype == "float32":
         packed = pack_floats(values)
         return None if packed is None else np.frombuffer(packed[0], "<f4").reshape(packed[1])
@@ -138,6 +138,18 @@ def _column(values: list[Any], spec: TensorSpec) -> Array | None:
             array = np.array(values)
             if array.dtype == np.int64 and array.size and array.ndim <= MAX_DIMENSIONS:
                 return array
+    return None
+
+
+def _images(values: list[Any], spec: TensorSpec) -> Images | None:
+    files = []
+    with suppress(InvalidInput):
+        for value in values:
+            image = to_input("", value, spec)
+            if not isinstance(image, Image):
+                return None
+            files.append(image.data)
+        return Images(files)
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import Array, Image, Input
+from cluster_serving.protocol.inputs import Array, Images
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
 from cluster_serving.protocol.tensors import Encoded, encode_parts
@@ -119,23 +120,21 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         raise InvalidInput("the batch is empty: the first dimension of the inputs is 0")
     if size > max_records:
         raise RequestTooLarge(f"the batch has {size} records; at most {max_records} are taken at a time")
-    values = {
-        name: _images(array) if name in images else _strings(name, array) if array.dtype == object else array
+    values: dict[str, Any] = {
+        name: _strings(name, array) if array.dtype == object and name not in images else array
         for name, array in inputs.items()
     }
-    if not report.already_batched and not images:
-        return RecordsRequest(
-            Columns({name: value for name, value in values.items() if isinstance(value, np.ndarray)}), False
-        )
+    values |= {name: Images(inputs[name].reshape(size).tolist()) for name in images}
     if not report.already_batched:
-        return RecordsRequest(
-            [{name: _record(value, index) for name, value in values.items()} for index in range(size)], False
-        )
+        return RecordsRequest(Columns(values), False)
     if not images:
-        return RecordsRequest([{name: value for name, value in values.items() if isinstance(value, np.ndarray)}], True)
-    return RecordsRequest(
-        [{name: _record(value, index, True) for name, value in values.items()} for index in range(size)], True
-    )
+        return RecordsRequest([values], True)
+    # An image has no batch dimension of its own.
+    rows = [
+        {name: value[at, ...] if name in images else value[at : at + 1] for name, value in values.items()}
+        for at in range(size)
+    ]
+    return RecordsRequest(rows, True)
 
 
 def _filled(spec: TensorSpec, array: Array) -> Array:
@@ -170,10 +169,6 @@ def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:
         )
 
 
-def _images(array: Array) -> list[Image]:
-    return [Image(item) for item in array.reshape(len(array))]
-
-
 def _strings(name: str, array: Array) -> Array:
     texts = np.empty(array.size, object)
     for index, item in enumerate(array.flat):
@@ -182,13 +177,6 @@ def _strings(name: str, array: Array) -> Array:
         except UnicodeDecodeError:
             raise InvalidInput(f"input {name!r} takes text, but element {index} is not UTF-8") from None
     return texts.reshape(array.shape)
-
-
-def _record(value: Array | list[Image], index: int, keeps_batch: bool = False) -> Input:
-    if isinstance(value, list):
-        return value[index]
-    # With the ellipsis numpy returns an array also for a single number.
-    return value[index : index + 1] if keeps_batch else value[index, ...]
 
 
 def _classes(name: str, output: Array, count: int, keeps_batch: bool) -> Array:

@@ -45,7 +45,7 @@ def test_single_values_need_not_have_the_dimensions_of_their_records(batched):
 def test_bytes_for_numbers_are_images(shape):
     files = from_bytes("image", shape, [b"\xff\xd8first", b"\xff\xd8second"])
     records = to_records({"image": files}, report(PICTURES), 10).records
-    assert records == [{"image": Image(b"\xff\xd8first")}, {"image": Image(b"\xff\xd8second")}]
+    assert list(records) == [{"image": Image(b"\xff\xd8first")}, {"image": Image(b"\xff\xd8second")}]
     with pytest.raises(InvalidInput, match=r"BYTES of shape \[1, 2\]; expected \[-1\]"):
         to_records({"image": files.reshape(1, 2)}, report(PICTURES), 10)
 
