@@ -107,6 +107,14 @@ def test_images_and_texts_of_a_request_share_entries_from_every_door(started, cl
     assert [answer.get("value") for answer in answers] == [*expected[:7], None, *expected[8:]]
     assert "instances[7]: input 'image' is not an image that can be read" in answers[7]["error"]
 
+    def later():
+        asked = front.post("/v1/requests", json={"model": "pictures", "instances": rows})
+        return front.get(f"{asked.headers['location']}?wait=30").json()["predictions"]
+
+    answers, entries = sent(later)
+    assert entries == 3
+    assert [answer.get("value") for answer in answers] == [*expected[:7], None, *expected[8:]]
+
     def many():
         items = [{"image": file, "name": np.array(f"n{index}", object)} for index, file in enumerate(files)]
         return [*queue.predict_many(items)]

@@ -23,6 +23,7 @@ from cluster_serving.frontend.server.http import events
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.merge import merged
 from cluster_serving.frontend.server.http.responses import Json, Written, dumps, read_body, worst_error
+from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id
 
@@ -69,12 +70,13 @@ class _RequestRoutes:
         self._front.metrics.asked("v1", model.name, len(records))
         ticket = await self._store.submit(
             model.job,
-            without_errors(records),
+            records if isinstance(records, Columns) else without_errors(records),
             call.priority,
             call.client,
             model.asked,
             asked.stream,
             call.timeout,
+            model.together,
         )
         if callback is not None:
             self._callbacks.post_later(callback, self._completed(ticket, model))
@@ -158,17 +160,17 @@ class _RequestRoutes:
     async def _events(self, ticket: Ticket) -> AsyncGenerator[bytes, None]:
         """Yield an event `prediction` for each instance, in the order of the answers, and then the event `done`."""
 
-        async def outcome(index: int) -> tuple[int, StoredResult]:
-            return index, await self._store.result(ticket, index, _CHECK_EVERY)
+        async def results(indices: Sequence[int]) -> list[tuple[int, StoredResult]]:
+            return [*zip(indices, await self._store.result(ticket, indices, _CHECK_EVERY), strict=True)]
 
-        tasks = [asyncio.create_task(outcome(index)) for index in range(ticket.count)]
+        tasks = [asyncio.create_task(results(indices)) for indices in ticket.entries]
         try:
             for task in asyncio.as_completed(tasks):
-                index, result = await task
-                written = await self._front.offload.run(
-                    partial(_event, index, result), holding_gil=writing_cost([result.outcome])
-                )
-                yield events.event(written, "prediction")
+                for index, result in await task:
+                    written = await self._front.offload.run(
+                        partial(_event, index, result), holding_gil=writing_cost([result.outcome])
+                    )
+                    yield events.event(written, "prediction")
             yield events.event(dumps({"id": str(ticket)}), "done")
         except ServingError as error:
             yield events.event(dumps({"error": error.message, "code": error.code}), "error")
@@ -203,7 +205,7 @@ class _RequestRoutes:
     async def _ticket(self, request: Request) -> tuple[Ticket, bool]:
         """Return the ticket of the id in the path, if it belongs to the caller, and if its answers are in pieces."""
         ticket = Ticket.read(request.path_params["id"], self._front.options.max_instances)
-        return ticket, await self._store.check(ticket, call_of(request).client)
+        return await self._store.check(ticket, call_of(request).client)
 
 
 def _places(text: str, count: int) -> list[str]:

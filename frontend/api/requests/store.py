@@ -7,13 +7,15 @@ end of the same Redis answers for any request, and no request is lost with a fro
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
@@ -22,16 +24,17 @@ from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
+from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 from cluster_serving.protocol.keys import NORMAL, JobKeys
-from cluster_serving.protocol.results import Fields, Outputs, decode_outputs, encode_error, version_of
+from cluster_serving.protocol.results import Fields, Outputs, encode_error, version_of
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
 from cluster_serving.protocol.tensors import Inputs
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
 
-_PRIORITY, _OWNER, _IN_PIECES = "priority", "owner", "pieces"
+_PRIORITY, _OWNER, _IN_PIECES, _SIZES, _ORDER = _FIELDS = "priority", "owner", "pieces", "sizes", "order"
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _GONE = "there is no such request, or its result is no longer kept"
 
@@ -44,27 +47,29 @@ class Ticket:
         secret: Random part, which nobody can guess.
         count: Number of instances.
         job: Name of the job.
+        entries: Indices of the instances in each stream entry; empty if they are not known yet.
     """
 
     secret: str
     count: int
     job: str
+    entries: Sequence[Sequence[int]] = ()
 
     def __str__(self) -> str:
         return f"{self.secret}-{self.count}-{self.job}"
 
     @property
     def uris(self) -> list[str]:
-        """Names of the requests to the job, one for each instance."""
-        return [self.uri(index) for index in range(self.count)]
+        """Names of the requests to the job, one for each entry."""
+        return [self.uri(indices[0]) for indices in self.entries]
 
     def uri(self, index: int) -> str:
-        """Return the name of the request of an instance."""
+        """Return the name of the request that begins with an instance."""
         return f"{self.secret}-{index}"
 
     @property
     def key(self) -> str:
-        """Redis hash of owner and priority, and of the stream entries by uri; it exists while the id is known."""
+        """Redis hash of `_FIELDS`, and of the stream entries by uri; it exists while the id is known."""
         return JobKeys(self.job).ticket(self.secret)
 
     @classmethod
@@ -101,31 +106,38 @@ class RequestStore:
         version: str = "",
         in_pieces: bool = False,
         deadline: float | None = None,
+        together: int = 1,
     ) -> Ticket:
         """Queue the records of one request of an owner, who may be nobody (empty): all of them, or none.
 
         A `version` of the model that is not empty must answer them. The answers are results, or `pieces`. The deadline
-        is that of `RequestOptions`.
+        is that of `RequestOptions`. Up to `together` records share an entry, unless they are answered in pieces.
         """
         # Refuses an unknown priority before anything is written.
         deadline_ms = RequestOptions(deadline=deadline, priority=priority).deadline_ms
-        ticket = Ticket(secrets.token_hex(16), len(records), job)
+        chunks = columns.chunks(records, 1 if in_pieces else together)
+        ticket = Ticket(secrets.token_hex(16), len(records), job, [indices for indices, _ in chunks])
         dispatcher = self._dispatch.dispatcher(job)
         db: Any = dispatcher.db
         # Written first, so that no result exists before its id is known.
         with dispatcher.using_redis():
             async with db.pipeline() as pipeline:
-                pipeline.hset(ticket.key, mapping={_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces)})
+                shares = _written(ticket.entries) if len(chunks) < ticket.count else {}
+                pipeline.hset(
+                    ticket.key, mapping={_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces), **shares}
+                )
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
 
-        async def submit(uri: str, record: Inputs) -> bytes | Exception:
+        async def submit(uri: str, inputs: Inputs, count: int) -> bytes | Exception:
+            shared = count if count > 1 else 0
             try:
-                return await dispatcher.submit(job, uri, record, priority, version, in_pieces, deadline_ms)
+                return await dispatcher.submit(job, uri, inputs, priority, version, in_pieces, deadline_ms, shared)
             except Exception as error:
                 return error
 
-        entries = await in_turns(itertools.starmap(submit, zip(ticket.uris, records, strict=True)))
+        works = (submit(ticket.uri(indices[0]), inputs, len(indices)) for indices, inputs in chunks)
+        entries = await in_turns(works)
         queued = {uri: entry for uri, entry in zip(ticket.uris, entries, strict=True) if isinstance(entry, bytes)}
         if queued:
             with dispatcher.using_redis():
@@ -136,18 +148,18 @@ class RequestStore:
                 raise entry
         return ticket
 
-    async def check(self, ticket: Ticket, owner: str) -> bool:
-        """Check that a request belongs to its caller, and return True if its answers are in pieces.
+    async def check(self, ticket: Ticket, owner: str) -> tuple[Ticket, bool]:
+        """Check that a request belongs to its caller; return it with its entries, and if its answers are in pieces.
 
         To another caller it is unknown.
         """
         dispatcher = self._dispatch.dispatcher(ticket.job)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
-            found, in_pieces = await db.hmget(ticket.key, _OWNER, _IN_PIECES)
+            found, in_pieces, sizes, order = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _SIZES, _ORDER)
         if found != owner.encode():
             raise RequestNotFound(_GONE)
-        return bool(in_pieces == b"1")
+        return replace(ticket, entries=_read(sizes, order, ticket.count)), in_pieces == b"1"
 
     async def pieces(
         self, ticket: Ticket, index: int, after: str, timeout: float
@@ -166,23 +178,28 @@ class RequestStore:
     async def results(self, ticket: Ticket, wait: float = 0.0) -> list[StoredResult | None]:
         """Return the result of each instance, None for each that has no result within `wait` seconds."""
         dispatcher = self._dispatch.dispatcher(ticket.job)
-        results = await dispatcher.look_at_all(ticket.job, ticket.uris)
-        if not all(results):
+        uris = ticket.uris
+        found = await dispatcher.look_at_all(ticket.job, uris)
+        if not all(found):
             # The results of a request expire together, so that one missing result tells for all.
-            index = results.index({})
-            results[index] = await self._result(ticket, ticket.uri(index), 0.0)
+            index = found.index({})
+            found[index] = await self._result(ticket, uris[index], 0.0)
             if wait:
-                missing = [index for index, fields in enumerate(results) if not fields]
-                looks = (dispatcher.look(ticket.job, ticket.uri(index), wait) for index in missing)
+                missing = [index for index, fields in enumerate(found) if not fields]
+                looks = (dispatcher.look(ticket.job, uris[index], wait) for index in missing)
                 for index, fields in zip(missing, await in_turns(looks), strict=True):
-                    results[index] = fields
-        return [_decoded(fields) if fields else None for fields in results]
+                    found[index] = fields
+        results: list[StoredResult | None] = [None] * ticket.count
+        for indices, fields in zip(ticket.entries, found, strict=True):
+            for index, result in zip(indices, _decoded(fields, len(indices)) if fields else (), strict=False):
+                results[index] = result
+        return results
 
-    async def result(self, ticket: Ticket, index: int, wait: float) -> StoredResult:
-        """Wait for the result of an instance. Check every `wait` seconds that the result can still come."""
+    async def result(self, ticket: Ticket, indices: Sequence[int], wait: float) -> list[StoredResult]:
+        """Wait for the results of an entry. Check every `wait` seconds that they can still come."""
         while True:
-            if fields := await self._result(ticket, ticket.uri(index), wait):
-                return _decoded(fields)
+            if fields := await self._result(ticket, ticket.uri(indices[0]), wait):
+                return _decoded(fields, len(indices))
 
     async def cancel(self, ticket: Ticket) -> None:
         """Take a request out of the queue and delete its results."""
@@ -196,7 +213,7 @@ class RequestStore:
             # Those who read pieces are told.
             in_pieces = entries.get(_IN_PIECES.encode()) == b"1"
             told = encode_error(RequestCancelled("the request was cancelled")) if in_pieces else None
-            for field in (_PRIORITY, _OWNER, _IN_PIECES):
+            for field in _FIELDS:
                 entries.pop(field.encode(), None)
             # A request that is being computed stays pending, unless it makes pieces: if its slot dies, another slot has
             # to take it over.
@@ -213,7 +230,7 @@ class RequestStore:
             await db.unlink(ticket.key, *map(JobKeys(ticket.job).native_result, ticket.uris))
 
     async def _result(self, ticket: Ticket, uri: str, wait: float) -> Fields:
-        """Return the result of an instance, empty if there is none yet; raise `RequestNotFound` if none will come."""
+        """Return the result of an entry, empty if there is none yet; raise `RequestNotFound` if none will come."""
         dispatcher = self._dispatch.dispatcher(ticket.job)
         if fields := await dispatcher.look(ticket.job, uri, wait):
             return fields
@@ -223,7 +240,7 @@ class RequestStore:
         raise RequestNotFound(_GONE)
 
     async def _is_queued(self, ticket: Ticket, uri: str) -> bool:
-        """Return True if the request of an instance is in the stream: neither answered nor cancelled."""
+        """Return True if an entry is in the stream: neither answered nor cancelled."""
         dispatcher = self._dispatch.dispatcher(ticket.job)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
@@ -238,8 +255,19 @@ def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
     return JobKeys(ticket.job).stream(entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
 
 
-def _decoded(fields: Fields) -> StoredResult:
-    try:
-        return StoredResult(decode_outputs(fields), version_of(fields))
-    except ServingError as error:
-        return StoredResult(error, error.version)
+def _written(entries: Sequence[Sequence[int]]) -> dict[str, str | bytes]:
+    """Return the fields of a ticket with the instances of each entry; the order is left out if it is theirs."""
+    order = np.concatenate([np.asarray(indices, "<u4") for indices in entries])
+    fields: dict[str, str | bytes] = {_SIZES: json.dumps([*map(len, entries)])}
+    return fields if (order[1:] > order[:-1]).all() else {**fields, _ORDER: order.tobytes()}
+
+
+def _read(sizes: bytes | None, order: bytes | None, count: int) -> Sequence[Sequence[int]]:
+    indices = np.frombuffer(order, "<u4").tolist() if order else range(count)
+    ends = itertools.accumulate(json.loads(sizes) if sizes else [1] * count)
+    return [indices[start:end] for start, end in itertools.pairwise([0, *ends])]
+
+
+def _decoded(fields: Fields, count: int) -> list[StoredResult]:
+    version = version_of(fields)
+    return [StoredResult(outcome, version) for outcome in columns.outcomes(fields, count)]

@@ -14,6 +14,7 @@ from cluster_serving.frontend.main import main
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
+from tests.support.fixtures.echo import answering, echoed
 from tests.support.fixtures.waiting import wait_until
 
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
@@ -44,6 +45,30 @@ def test_results_of_many_instances_come_in_their_order(serve):
     predictions = httpx.get(f"{place}?wait=30", timeout=60).json()["predictions"]
     assert predictions == [{"value": instance["x"]} for instance in instances]
     assert httpx.get(place, timeout=60).json()["predictions"] == predictions
+
+
+@pytest.mark.parametrize("sizes", [[1], [1, 2]])
+def test_instances_share_entries_and_are_answered_one_by_one(serve, db, job, report, sizes):
+    report(("x", "float32", (None, None)), columns=True, max_batch_size=8)
+    url = serve().url
+    instances = [{"x": [float(index)] * sizes[index % len(sizes)]} for index in range(20)]
+    place, cancelled = submit(url, instances=instances), submit(url, instances=instances)
+    entries = 3 if sizes == [1] else 4
+    assert db.xlen(job) == 2 * entries
+    pending = httpx.get(place, timeout=30).json()
+    assert (pending["answered"], pending["instances"]) == (0, 20)
+    assert httpx.delete(cancelled).status_code == 204
+    assert db.xlen(job) == entries
+    with answering(db, job, echoed):
+        predictions = httpx.get(f"{place}?wait=30", timeout=60).json()["predictions"]
+    assert predictions == [{"value": instance["x"]} for instance in instances]
+    told = httpx.get(f"{place}/events", timeout=60).text
+    found = [json.loads(line[6:]) for line in told.splitlines() if line.startswith('data: {"index"')]
+    assert sorted((each["index"], each["prediction"]["value"]) for each in found) == [
+        (index, instance["x"]) for index, instance in enumerate(instances)
+    ]
+    assert httpx.delete(place).status_code == 204
+    assert not list(db.scan_iter(f"*{place.rpartition('/')[2][:32]}*"))
 
 
 @pytest.mark.usefixtures("vectors")
