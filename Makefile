@@ -53,7 +53,7 @@ fuzz: .venv/fuzz  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \
 		-max_len=4096 -timeout=20 -rss_limit_mb=6000 -verbosity=0 -close_fd_mask=2 -print_final_stats=1
 
-bench: .venv/dev  ## Measure everything of docs/benchmarks.md, hours; goes on where it was interrupted
+bench: .venv/dev  ## Measure everything of docs/measurements.md, hours; goes on where it was interrupted
 	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
 	@$(BIN)/python -m cluster_serving.bench.report
 

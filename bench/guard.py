@@ -19,7 +19,8 @@ import typer
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.output import machine
-from cluster_serving.bench.suite import models, peers, rows
+from cluster_serving.bench.suite import models, rows
+from cluster_serving.bench.suite.peers import Work
 from cluster_serving.bench.suite.session import BenchSession, BenchSettings, Measurement, middle
 from cluster_serving.bench.suite.stack import Stack
 
@@ -73,8 +74,8 @@ def guard() -> Measurement:
     settings = BenchSettings(rounds=_ROUNDS, warm_up=1.0, window=1.0, most_windows=4)
     session = BenchSession(settings, _FOLDER, _FOLDER / "guard.json", print, environments=Path(sys.executable).parent)
     model = models.ensure(_FOLDER / "models", "mobilenet")
-    work = peers.Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores, 1)
-    right = peers.bare_answers(work, _FOLDER / "logs")
+    work = Work("jpeg", model, payload.image_records("x", "synthetic"), session.cores)
+    right = session.peers.right(work)
     with Stack() as stack:
         stack.start("guard", model, threadPerModel=session.cores, postProcessing="topN(1)")
         # The references are its own single answers: in bfloat16 a network of fixed sizes rounds differently.

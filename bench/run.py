@@ -38,7 +38,7 @@ def run(
     for name in wanted:
         if again:
             session.rows.pop(name, None)
-        session.run(name, ROWS[name])
+        session.run(name, ROWS[name].measure)
     _console.print(f"Results: {results}")
     failed = [name for name in wanted if "failed" in session.rows[name]]
     if failed:

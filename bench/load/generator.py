@@ -22,7 +22,7 @@ from cluster_serving.bench.load.pipelined import pipelined
 from cluster_serving.bench.load.recorder import Checker, LoadRecorder
 from cluster_serving.bench.load.stats import Samples, poisson_arrivals
 from cluster_serving.bench.load.tally import LoadTally
-from cluster_serving.bench.load.target import Endpoint, Failed, LoadTarget, Lost, open_target
+from cluster_serving.bench.load.target import Endpoint, Failed, LoadTarget, Lost
 from cluster_serving.client import InputQueue
 from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
@@ -238,7 +238,7 @@ def _closed_sync(endpoint: Endpoint, callers: int, recorder: LoadRecorder) -> No
 
 
 async def _closed(endpoint: Endpoint, load: Load, recorder: LoadRecorder) -> None:
-    async with aclosing(open_target(endpoint)) as target:
+    async with aclosing(endpoint.open()) as target:
 
         async def call() -> None:
             while (taken := recorder.send()) is not None:
@@ -257,7 +257,7 @@ async def _open(endpoint: Endpoint, load: Load, recorder: LoadRecorder) -> None:
         if error := task.exception():
             errors.append(error)
 
-    async with aclosing(open_target(endpoint)) as target:
+    async with aclosing(endpoint.open()) as target:
         for due in poisson_arrivals(load.rate, load.seed):
             # The latency of a request that leaves late counts from when it was due. Otherwise a slow server would be
             # asked less, and would look good.

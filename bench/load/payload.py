@@ -45,6 +45,17 @@ def token_records(count: int = 256) -> list[Record]:
     ]
 
 
+def text_records(texts: int) -> list[Record]:
+    """Return lists of so many English texts, the same ones every time, of 3 to 90 words, with a median of 16."""
+    random = np.random.default_rng(0)
+    words = tuple(map(str, range(100)))
+
+    def text() -> str:
+        return " ".join(random.choice(words, int(np.clip(np.exp(random.normal(2.8, 0.7)), 3, 90))))
+
+    return [{"text": np.array([text() for _ in range(texts)], object)} for _ in range(VARIANTS)]
+
+
 def array_records(name: str, file: Path) -> list[Record]:
     """Read a `.npy` file: one record per row of its first axis.
 
@@ -96,6 +107,8 @@ def encode(kind: str, record: Record, batched: bool = False) -> tuple[bytes, dic
         return v2_body(record, batched)
     if kind == "v2-json":
         return v2_json_body(record, batched), {}
+    if kind == "embeddings":
+        return json.dumps({"model": "bench", "input": np.asarray(record["text"]).tolist()}).encode(), {}
     values = {name: _plain(value) for name, value in record.items()}
     if batched:
         return json.dumps({"instances": _instances(kind, values)}).encode(), {}
@@ -112,9 +125,11 @@ def _instances(kind: str, columns: Mapping[str, Any]) -> list[Any]:
 
 
 def raw_body(record: Record) -> bytes:
-    """Return the bytes of the single input: an image file as it is, or the numbers in C order."""
+    """Return the bytes of the single input: an image file as it is, the numbers in C order, or a JSON list of texts."""
     (value,) = record.values()
-    return value.data if isinstance(value, Image) else value.tobytes()
+    if isinstance(value, Image):
+        return value.data
+    return json.dumps(value.tolist()).encode() if value.dtype == object else value.tobytes()
 
 
 def v2_body(record: Record, batched: bool = False) -> tuple[bytes, dict[str, str]]:
@@ -122,7 +137,7 @@ def v2_body(record: Record, batched: bool = False) -> tuple[bytes, dict[str, str
     inputs, tail = [], b""
     for name, value in record.items():
         raw = struct.pack("<I", len(value.data)) + value.data if isinstance(value, Image) else value.tobytes()
-        inputs.append({**_v2_input(name, value, batched), "parameters": {"binary_data_size": len(raw)}})
+        inputs.append({**v2_input(name, value, batched), "parameters": {"binary_data_size": len(raw)}})
         tail += raw
     head = json.dumps({"inputs": inputs, "parameters": {"binary_data_output": True}}).encode()
     return head + tail, {"Content-Type": "application/octet-stream", V2_LENGTH: str(len(head))}
@@ -133,11 +148,12 @@ def v2_json_body(record: Record, batched: bool = False) -> bytes:
     inputs = []
     for name, value in record.items():
         data = [_base64(value)] if isinstance(value, Image) else value.ravel().tolist()
-        inputs.append({**_v2_input(name, value, batched), "data": data})
+        inputs.append({**v2_input(name, value, batched), "data": data})
     return json.dumps({"inputs": inputs}).encode()
 
 
-def _v2_input(name: str, value: Value, batched: bool) -> dict[str, object]:
+def v2_input(name: str, value: Value, batched: bool) -> dict[str, Any]:
+    """Return name, datatype and shape of an input of KServe v2."""
     if isinstance(value, Image):
         # Triton expects a dimension beside the batch's.
         return {"name": name, "datatype": "BYTES", "shape": [1, 1]}

@@ -1,5 +1,6 @@
 """The ways of asking: a job through Redis, or a server through HTTP."""
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -40,7 +41,8 @@ class Endpoint:
 
     Attributes:
         kind: `redis`; or over HTTP `predict` (the original's JSON), `v2` (KServe, binary tensors), `v2-json`,
-            `rows` (JSON rows without names) or `raw` (the bytes of the input).
+            `rows` (JSON rows without names), `embeddings` (OpenAI's, of the texts `text`, by a model `bench`) or `raw`
+            (the bytes of the input).
         url: Address of Redis, or of the HTTP request with its path.
         job: `jobName`, for `redis`.
         records: The different requests.
@@ -56,6 +58,10 @@ class Endpoint:
     timeout: float = 30.0
     headers: Mapping[str, str] = field(default_factory=dict)
     batched: bool = False
+
+    def open(self) -> "LoadTarget":
+        """Return a target that connects at its first request; call it in the event loop."""
+        return _RedisTarget(self) if self.kind == "redis" else _HttpTarget(self)
 
 
 class LoadTarget(Protocol):
@@ -137,15 +143,12 @@ class _HttpTarget:
             return payload.read_v2(answer.body, answer.v2_length)
         if self._kind == "predict":
             return payload.read_predictions(answer.body)
+        if self._kind == "embeddings":
+            return payload.numbers([item["embedding"] for item in json.loads(answer.body)["data"]])
         return payload.numbers(answer.body.decode())
 
     async def aclose(self) -> None:
         await self._client.close()
-
-
-def open_target(endpoint: Endpoint) -> LoadTarget:
-    """Return a target that connects at its first request; call it in the event loop."""
-    return _RedisTarget(endpoint) if endpoint.kind == "redis" else _HttpTarget(endpoint)
 
 
 async def references(endpoint: Endpoint) -> list[Array]:
@@ -155,5 +158,5 @@ async def references(endpoint: Endpoint) -> list[Array]:
         Failed: If one is answered with an error.
         Lost: If one is not answered in time.
     """
-    async with aclosing(open_target(endpoint)) as target:
+    async with aclosing(endpoint.open()) as target:
         return [target.read(await target.ask(variant)) for variant in range(len(endpoint.records))]

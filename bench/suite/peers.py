@@ -8,22 +8,58 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import psutil
 
 from cluster_serving.bench.load.payload import Record, raw_body
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
+from cluster_serving.bench.suite.grpc_target import over_grpc
 from cluster_serving.bench.suite.stack import Unavailable, free_port, program
 from cluster_serving.protocol.inputs import Array
 
-SOURCES = Path("bench/peers")
+SOURCES = Path("bench/peers").absolute()
 _ANSWER_TIMEOUT = 45
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of a server.
+
+    Attributes:
+        kind: `jpeg`, `tensor`, `vector` or `texts`.
+        model: Folder of the model.
+        records: The different requests.
+        workers: Copies of the model.
+        threads: Threads of each copy.
+        single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
+        precision: `inferencePrecision` of Cluster Serving.
+        rows: Records of each request.
+        json: Images are sent as base64 in JSON to every server that can read them so; all but Triton can.
+        grpc: Requests are sent through KServe's gRPC protocol.
+        defaults: Servers and engines have the options that they have by themselves, and not those of the suite.
+    """
+
+    kind: str
+    model: Path
+    records: Sequence[Record]
+    workers: int = 1
+    threads: int = 1
+    single: bool = False
+    precision: str = ""
+    rows: int = 1
+    json: bool = False
+    grpc: bool = False
+    defaults: bool = False
+
+    def environment(self, ports: Sequence[int] = (0,)) -> dict[str, str]:
+        """Return the environment variables of `engine.py`."""
+        fields = asdict(replace(self, records=())) | {"model": str(self.model.absolute()), "ports": ports}
+        return {"BENCH_WORK": json.dumps(fields), "PYTHONPATH": str(SOURCES)}
 
 
 @dataclass(frozen=True)
@@ -38,9 +74,9 @@ class Peer:
         prepare: Commands that run before, written like `command`.
         environment: Further environment variables.
         updates: Way → command that gives the running server the model in `{model}`, written like `command`.
-        takes_rows: It computes the rows of one request together.
         replica: Begin of the command line of a process that serves a copy of the model, and that the server starts
             again when it dies; empty if it is not measured.
+        source: Folder in bench/peers; by default that of its name.
     """
 
     command: tuple[str, ...] = ("python", "server.py")
@@ -49,42 +85,52 @@ class Peer:
     prepare: tuple[tuple[str, ...], ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     updates: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    takes_rows: bool = False
     replica: str = ""
+    source: str = ""
 
+    def encoding(self, work: Work) -> str | None:
+        """Return the encoding of the requests of some work; None if the server is not set up for it."""
+        kind = self.kinds.get("grpc" if work.grpc else work.kind)
+        return "rows" if work.json and kind == "raw" else kind
+
+
+_JSON = {"jpeg": "rows", "vector": "rows"}
+_RAY = Peer(
+    environment={"RAY_USAGE_STATS_ENABLED": "0"},
+    updates={
+        "user_config": ("python", "server.py", "{model}", "1"),
+        "rolling update": ("python", "server.py", "{model}", "2"),
+    },
+    replica="ray::ServeReplica:",
+    source="ray_serve",
+)
 
 PEERS = {
-    "fastapi": Peer(takes_rows=True),
-    "mosec": Peer(
-        ("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference", takes_rows=True
-    ),
-    "litserve": Peer(kinds={"jpeg": "rows", "vector": "rows"}),
+    "fastapi": Peer(),
+    "mosec": Peer(("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference"),
+    "litserve": Peer(kinds=_JSON),
+    "litserve_texts": Peer(path="/v1/embeddings", kinds={"texts": "embeddings"}),
     "bentoml": Peer(
         ("bentoml", "serve", "server:Bench", "--port", "{port}", "--host", "127.0.0.1"),
-        kinds={"jpeg": "rows", "vector": "rows"},
+        kinds=_JSON,
         environment={"BENTOML_DO_NOT_TRACK": "true", "BENTOML_HOME": "{folder}"},
     ),
-    "ray_serve": Peer(
-        environment={"RAY_USAGE_STATS_ENABLED": "0"},
-        updates={
-            "user_config": ("python", "server.py", "{model}", "1"),
-            "rolling update": ("python", "server.py", "{model}", "2"),
-        },
-        replica="ray::ServeReplica:",
+    "ray_serve": _RAY,
+    # HAProxy, which Ray brings, sends requests to the replicas themselves.
+    "ray_serve_haproxy": replace(
+        _RAY, environment=_RAY.environment | {"RAY_SERVE_ENABLE_HA_PROXY": "1"}, updates={}, replica=""
     ),
     "mlserver": Peer(
         ("mlserver", "start", "{folder}"),
         path="/v2/models/bench/infer",
-        kinds={"jpeg": "v2-json", "vector": "v2-json"},
+        kinds={"jpeg": "v2-json", "vector": "v2-json", "grpc": "grpc"},
         prepare=(("python", "server.py", "{folder}"),),
-        takes_rows=True,
     ),
     "triton": Peer(
         path="/v2/models/bench/infer",
-        kinds={"jpeg": "v2", "tensor": "v2", "vector": "v2"},
+        kinds={"jpeg": "v2", "tensor": "v2", "vector": "v2", "grpc": "grpc"},
         # Triton embeds Python, and must load the library of this Python, not the system's.
         environment={"PYTRITON_HOME": "{folder}", "LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR") or ""},
-        takes_rows=True,
     ),
     "torchserve": Peer(
         (
@@ -97,7 +143,7 @@ PEERS = {
                 *("torch-model-archiver", "--model-name", "bench", "--version", "1", "--handler", "server.py"),
                 *("--extra-files", "engine.py", "--export-path", "{folder}"),
             ),
-            ("python", "server.py", "{folder}", "{port}"),
+            ("python", "server.py", "{folder}"),
         ),
     ),
 }
@@ -105,67 +151,97 @@ PEERS = {
 
 
 @dataclass(frozen=True)
-class Work:
-    """The work of a server.
+class Peers:
+    """The peers' environments and logs.
 
     Attributes:
-        kind: `jpeg`, `tensor` or `vector`.
-        model: Folder of the IR.
-        records: The different requests.
-        workers: Copies of the model.
-        threads: Threads of each copy.
-        single: Compile the model for single records, as Cluster Serving does where that is faster; for the bare loop.
-        precision: `inferencePrecision` of Cluster Serving.
-        rows: Records of each request.
-        json: Images are sent as base64 in JSON to every server that can read them so; all but Triton can.
+        environments: Folder of the environments, or the `bin` of one that has the packages of all peers.
+        folder: Folder of logs, and of the files of the peers.
     """
 
-    kind: str
-    model: Path
-    records: Sequence[Record]
-    workers: int
-    threads: int
-    single: bool = False
-    precision: str = ""
-    rows: int = 1
-    json: bool = False
+    environments: Path
+    folder: Path
 
-    def environment(self, port: int = 0) -> dict[str, str]:
-        """Return the environment variables that `engine.py` reads."""
-        return {
-            "BENCH_KIND": self.kind,
-            "BENCH_MODEL": str(self.model.absolute()),
-            "BENCH_WORKERS": str(self.workers),
-            "BENCH_THREADS": str(self.threads),
-            "BENCH_SINGLE": str(int(self.single)),
-            "BENCH_PRECISION": self.precision,
-            "BENCH_ROWS": str(self.rows),
-            "BENCH_JSON": str(int(self.json)),
-            "BENCH_PORT": str(port),
-            "BENCH_PORTS": ",".join(str(free_port()) for _ in range(4)),
-            "PYTHONPATH": str(SOURCES.absolute()),
-        }
+    def install(self, name: str) -> Path:
+        """Make the environment of a peer unless it exists, and return its `bin`.
 
+        Raises:
+            Unavailable: If its packages cannot be installed; the text is pip's message.
+        """
+        if (self.environments / "python").exists():
+            return self.environments
+        source = PEERS[name].source or name
+        folder, requirements = (self.environments / source).absolute(), SOURCES / source / "requirements.txt"
+        marker, wanted = folder / "installed", requirements.read_text("utf8")
+        if not marker.exists() or marker.read_text("utf8") != wanted:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+            _run([folder / "bin/python", "-m", "pip", "install", "--quiet", "-r", requirements])
+            marker.write_text(wanted, "utf8")
+        return folder / "bin"
 
-def install(name: str, environments: Path, report: Callable[[str], None]) -> Path:
-    """Make the environment of a peer unless it exists, and return its `bin`.
+    @contextmanager
+    def serving(self, name: str, work: Work) -> Iterator["Serving"]:
+        """Run a peer for the time of a `with` block.
 
-    Raises:
-        Unavailable: If its packages cannot be installed; the text is pip's message.
-    """
-    folder, wanted = (environments / name).absolute(), (SOURCES / name / "requirements.txt").read_text("utf8")
-    marker = folder / "installed"
-    if not marker.exists() or marker.read_text("utf8") != wanted:
-        report(f"Installing {name} in {folder}")
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        pip = [str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        done = subprocess.run(
-            [*pip, "-r", str(SOURCES / name / "requirements.txt")], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise Unavailable(f"pip: {done.stderr.strip()[-300:]}")
-        marker.write_text(wanted, "utf8")
-    return folder / "bin"
+        Raises:
+            Unavailable: If the peer cannot do this work or does not start; the text says why.
+        """
+        peer = PEERS[name]
+        kind = peer.encoding(work)
+        if kind is None:
+            raise Unavailable(f"{name} is not set up for {work.kind}")
+        binaries = self.install(name)
+        ports = [free_port() for _ in range(5)]
+        home = (self.folder / name).absolute()
+        shutil.rmtree(home, ignore_errors=True)
+        shutil.copytree(SOURCES / (peer.source or name), home)
+        shutil.copy(SOURCES / "engine.py", home)
+        fill = {"port": str(ports[0]), "folder": str(home)}
+        environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"} | work.environment(ports)
+        environment |= {key: value.format(**fill) for key, value in peer.environment.items()}
+        # The processes that a server starts find engine.py and server.py by this path.
+        environment["PYTHONPATH"] = str(home)
+        environment["PATH"] = f"{binaries}{os.pathsep}{environment['PATH']}"
+
+        def filled(command: Sequence[str], **more: str) -> list[str]:
+            executable, *arguments = (part.format(**fill, **more) for part in command)
+            return [str(binaries / executable), *arguments]
+
+        def update(way: str, model: Path) -> None:
+            _run(filled(peer.updates[way], model=str(model.absolute())), cwd=home, env=environment)
+
+        for command in peer.prepare:
+            _run(filled(command), cwd=home, env=environment)
+        log = home / "server.log"
+        with program(filled(peer.command), ports[0], log, cwd=home, env=environment) as process:
+            endpoint = Endpoint(
+                kind, f"http://127.0.0.1:{ports[0]}{peer.path}", "", work.records, batched=work.rows > 1
+            )
+            if work.grpc:
+                endpoint = over_grpc(endpoint, f"grpc://127.0.0.1:{ports[1]}/bench")
+            _wait_for_answers(endpoint, process, log)
+            yield Serving(endpoint, process.pid, update, peer.replica)
+
+    def bare(self, work: Work, *arguments: str, script: Path = SOURCES / "bare.py", name: str = "") -> Any:
+        """Run the work with nothing around it, in this environment or in that of a peer, and return what it prints.
+
+        The arguments are those of bare.py, before the files with the requests.
+
+        Raises:
+            Unavailable: If it fails.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files = [self.folder / f"{work.kind}-{index}" for index in range(len(work.records))]
+        for file, record in zip(files, work.records, strict=True):
+            file.write_bytes(raw_body(record))
+        python = self.install(name) / "python" if name else Path(sys.executable)
+        output = _run([python, script, *arguments, *files], env=os.environ | work.environment())
+        return json.loads(output.splitlines()[-1])
+
+    def right(self, work: Work) -> list[Array]:
+        """Return the right answers: those of the bare model."""
+        answers: list[Array] = self.bare(work, "answers", "1")
+        return answers
 
 
 class Serving(NamedTuple):
@@ -174,13 +250,13 @@ class Serving(NamedTuple):
     Attributes:
         endpoint: Its address.
         pid: Its process.
-        update: Gives it the model in a folder, in one of the ways of `Peer.updates`; see `serving` for errors.
+        update: Gives it the model in a folder, in one of the ways of `Peer.updates`.
         replica: See `Peer.replica`.
     """
 
     endpoint: Endpoint
     pid: int
-    update: Callable[[str, Path], None]
+    update: Any
     replica: str
 
     def kill_replica(self) -> None:
@@ -189,64 +265,12 @@ class Serving(NamedTuple):
         next(process for process in processes if "".join(process.cmdline()).startswith(self.replica)).kill()
 
 
-@contextmanager
-def serving(
-    name: str, work: Work, environments: Path, folder: Path, report: Callable[[str], None]
-) -> Iterator[Serving]:
-    """Run a peer for the time of a `with` block.
-
-    `environments` is the folder of the environments, or the `bin` of one that has the peer's packages. Logs and the
-    peer's files go to `folder`.
-
-    Raises:
-        Unavailable: If the peer cannot do this work or does not start; the text says why.
-    """
-    peer = PEERS[name]
-    if work.kind not in peer.kinds or (work.rows > 1 and not peer.takes_rows):
-        raise Unavailable(f"{name} is not set up for {work.kind}")
-    binaries = environments if (environments / "python").exists() else install(name, environments, report)
-    port = free_port()
-    home = (folder / name).absolute()
-    shutil.rmtree(home, ignore_errors=True)
-    home.mkdir(parents=True)
-    fill = {"port": str(port), "folder": str(home)}
-    environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"} | work.environment(port)
-    environment["PYTHONPATH"] += os.pathsep + str((SOURCES / name).absolute())
-    environment["PATH"] = f"{binaries}{os.pathsep}{environment['PATH']}"
-    environment |= {key: value.format(**fill) for key, value in peer.environment.items()}
-    shutil.copy(SOURCES / "engine.py", home)
-    shutil.copy(SOURCES / name / "server.py", home)
-    log = folder / f"{name}.log"
-    log.write_bytes(b"")
-
-    def run(command: Sequence[str], **more: str) -> None:
-        filled = _filled(binaries, command, fill | more)
-        with log.open("ab") as output:
-            done = subprocess.run(filled, cwd=home, env=environment, stdout=output, stderr=output, check=False)
-        if done.returncode:
-            raise Unavailable(f"{command[0]} ended with {done.returncode}; see {log}")
-
-    def update(way: str, model: Path) -> None:
-        run(peer.updates[way], model=str(model.absolute()))
-
-    for command in peer.prepare:
-        run(command)
-    with program(_filled(binaries, peer.command, fill), port, log, cwd=home, env=environment) as process:
-        kind = peer.kinds[work.kind]
-        endpoint = Endpoint(
-            "rows" if work.json and kind == "raw" else kind,
-            f"http://127.0.0.1:{port}{peer.path}",
-            "",
-            work.records,
-            batched=work.rows > 1,
-        )
-        _wait_for_answers(endpoint, process, log)
-        yield Serving(endpoint, process.pid, update, peer.replica)
-
-
-def _filled(binaries: Path, command: Sequence[str], fill: dict[str, str]) -> list[str]:
-    executable, *arguments = (part.format(**fill) for part in command)
-    return [str(binaries / executable), *arguments]
+def _run(command: Sequence[str | Path], **options: Any) -> str:
+    """Run a program and return its output; raise `Unavailable` with the end of it if it fails."""
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    if done.returncode:
+        raise Unavailable(f"{Path(command[0]).name} {command[1]}: {(done.stderr or done.stdout).strip()[-300:]}")
+    return str(done.stdout)
 
 
 def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -259,26 +283,3 @@ def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log:
             problem = f"{type(error).__name__}: {error}"
         time.sleep(0.3)
     raise Unavailable(f"the server does not answer ({problem}); see {log}")
-
-
-def bare_answers(work: Work, folder: Path) -> list[Array]:
-    """Return the right answers: those of the bare model."""
-    return [np.asarray(answer) for answer in _bare(work, folder, "answers", 1)]
-
-
-def bare_rate(work: Work, folder: Path, seconds: float, batch: int) -> dict[str, Any]:
-    """Measure the bare loop: `rate` in answers per second, and `cpu` seconds per 1,000 answers."""
-    return dict(_bare(work, folder, str(seconds), batch))
-
-
-def _bare(work: Work, folder: Path, seconds: str, batch: int) -> Any:
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for index, record in enumerate(work.records):
-        files.append(folder / f"{work.kind}-{index}")
-        files[-1].write_bytes(raw_body(record))
-    command = [sys.executable, str(SOURCES / "bare.py"), seconds, str(batch), *map(str, files)]
-    done = subprocess.run(command, env=os.environ | work.environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Unavailable(f"the bare loop failed: {done.stderr.strip()[-300:]}")
-    return json.loads(done.stdout.splitlines()[-1])

@@ -4,20 +4,22 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.bench.load.target import references
-from cluster_serving.bench.suite import models, peers, pieces
-from cluster_serving.bench.suite.peers import PEERS, Work
+from cluster_serving.bench.load.target import Endpoint, references
+from cluster_serving.bench.suite import models, pieces
+from cluster_serving.bench.suite.grpc_target import over_grpc
+from cluster_serving.bench.suite.peers import PEERS, SOURCES, Work
 from cluster_serving.bench.suite.session import BenchSession, Measurement, Run
 from cluster_serving.bench.suite.stack import AS_INSTALLED, Stack
 from cluster_serving.bench.suite.steady import SteadyRuns
@@ -30,77 +32,125 @@ PIPELINE = 512
 # A model this small computes 128 vectors as fast as 32.
 _LARGE_BATCH = 128
 _TEXTS_IN_FLIGHT = 64
+_TEXTS = 32
 _PIECES_AT_ONCE = 16
 _BARE_BATCHES = (1, 8)
 _OURS, _NATIVE = "Cluster Serving", "Cluster Serving, Python client"
 _TENSORS = "Cluster Serving, KServe's binary tensors"
+_BEST = {"postProcessing": "topN(1)"}
 
 
-def large_inputs(session: BenchSession, kind: str, precision: str = "") -> Measurement:
-    """Measure images of 224x224 to the best class, 8 in flight, asyncio client, each server in its best layout.
+def images(
+    session: BenchSession,
+    kind: str = "jpeg",
+    precision: str = "",
+    in_flight: int = IN_FLIGHT,
+    over_http: bool = False,
+) -> Measurement:
+    """Measure images of 224x224 to the best class, each server in its best layout.
 
-    The job is compared with the bare loop. If the images are JPEG files (`jpeg`) and not raw float32 (`tensor`), it is
-    also compared with the peers. With a `precision`, all servers compute in it.
+    Over HTTP, the job is compared with the peers, and all get the same JSON. The asyncio client's job is also compared
+    with the bare loop; if the images are raw float32 (`tensor`) and not JPEG files (`jpeg`), with it alone. With a
+    `precision`, all servers compute in it.
     """
-    if kind == "jpeg":
-        records, servers = payload.image_records("x", "synthetic"), session.settings.peers
-    else:
-        records, servers = payload.random_records("x", (224, 224, 3), "float32", scale=255), ()
-    work = Work(kind, _model(session, "mobilenet"), records, 1, 1, precision=precision)
+    records = _images() if kind == "jpeg" else payload.random_records("x", (224, 224, 3), "float32", scale=255)
+    work = Work(kind, _model(session, "mobilenet"), records, precision=precision, json=over_http)
     layouts = _layouts(session, work)
-    right = peers.bare_answers(work, session.folder / "logs")
+    right = session.peers.right(work)
     with Stack() as stack:
-        serve = partial(_serve_images, stack, layouts)
+
+        def serve(name: str) -> None:
+            settings = {"modelParallelism": layouts[name].workers, "threadPerModel": layouts[name].threads}
+            stack.start("images", work.model, inferencePrecision=precision, **_BEST, **settings)
 
         def ours() -> Measurement:
+            if over_http:
+                return over_network(session, stack, "images", records, in_flight)
             # The references are its own single answers: in bfloat16 a network of fixed sizes rounds differently.
-            return session.measure(stack.endpoint("images", records), Load("closed", "async", IN_FLIGHT), stack.roles())
+            return session.measure(stack.endpoint("images", records), Load("closed", "async", in_flight), stack.roles())
 
-        tries: dict[str, dict[str, Run]] = {
-            "bare loop": {
+        tries: dict[str, dict[str, Run]] = {}
+        if not over_http:
+            tries["bare loop"] = {
                 f"{name} batch {batch}": partial(bare, session, stack, work, batch)
                 for name, work in layouts.items()
                 for batch in _BARE_BATCHES
-            },
-            "bare loop, compiled for single records": {
+            }
+            tries["bare loop, compiled for single records"] = {
                 f"{name} batch 1": partial(bare, session, stack, replace(work, single=True), 1)
                 for name, work in layouts.items()
-            },
-        }
-        tries |= {server: _of_peer(session, stack, server, layouts, IN_FLIGHT, right) for server in servers}
-        return session.compare_best(layouts, serve, ours, tries) | {"bytes": payload.size(records[0])}
+            }
+        for name in _able(session, work) if kind == "jpeg" else ():
+            tries[name] = {
+                layout: partial(peer, session, stack, name, work, in_flight, right) for layout, work in layouts.items()
+            }
+        return session.compare_best(layouts, serve, ours, tries)
 
 
-def images_http(session: BenchSession, in_flight: int = IN_FLIGHT, precision: str = "") -> Measurement:
-    """Measure JPEG files to the best class over HTTP, in the same JSON to every server, each in its best layout.
+def served(
+    session: BenchSession,
+    kind: str = "vector",
+    in_flight: int = IN_FLIGHT,
+    rows: int = 1,
+    grpc: bool = False,
+    as_installed: bool = False,
+) -> Measurement:
+    """Measure a front end against the peers: vectors of 64 floats, or JPEG files to the best class.
 
-    With a `precision`, all servers compute in it.
+    A request has one vector, or several (`rows`). JSON goes to every server but Triton, which gets binary tensors, as
+    does Cluster Serving in a second row. With `grpc` all of them get raw tensors. With `as_installed` nobody has an
+    option for copies, threads and batches: Cluster Serving measures its own, the peers have their own defaults.
     """
-    records = payload.image_records("x", "synthetic")
-    work = Work("jpeg", _model(session, "mobilenet"), records, 1, 1, precision=precision, json=True)
-    layouts = _layouts(session, work)
-    right = peers.bare_answers(work, session.folder / "logs")
+    vector = kind == "vector"
+    records = payload.random_records("x", (rows, 64) if rows > 1 else (64,), "float32") if vector else _images()
+    model = _model(session, "mlp" if vector else "mobilenet")
+    work = Work(kind, model, records, rows=rows, json=not vector, grpc=grpc, defaults=as_installed)
+    layout = AS_INSTALLED if as_installed else {"maxBatchSize": _LARGE_BATCH} if rows > 1 else {}
+    with Stack() as stack:
+        stack.start("served", model, **layout, **({} if vector else _BEST))
+        ours = partial(over_network, session, stack, "served", records, in_flight, batched=rows > 1)
+        tensors = partial(ours, kind="v2", path="/v2/models/served/infer")
+        others = _peers(session, stack, work, in_flight)
+        if grpc:
+            return session.compare(partial(ours, kind="grpc"), others)
+        return session.compare(ours, others | ({_TENSORS: tensors} if vector else {}))
+
+
+def embeddings(session: BenchSession, in_flight: int = IN_FLIGHT) -> Measurement:
+    """Measure 32 texts in a request to `/v1/embeddings`, all-MiniLM-L6-v2, as installed.
+
+    LitServe and a loop have the same weights in sentence-transformers, whose answers are the right ones for all.
+    """
+    records, model = payload.text_records(_TEXTS), _model(session, "minilm-texts")
+    work = Work("texts", models.downloaded(model), records, defaults=True)
+    names = _able(session, work)
+    loop = partial(session.peers.bare, work, script=SOURCES / "litserve_texts" / "server.py", name="litserve_texts")
+    right = loop("answers") if names else None
     with Stack() as stack:
 
-        def ours() -> Measurement:
-            return _over_http(session, stack, "images", records, in_flight)
+        def alone() -> Measurement:
+            with stack.frozen():
+                return dict(loop(str(session.settings.window * 3)))
 
-        tries = {
-            server: _of_peer(session, stack, server, layouts, in_flight, right) for server in session.settings.peers
-        }
-        return session.compare_best(layouts, partial(_serve_images, stack, layouts), ours, tries)
+        stack.start("bench", model, pooling="mean", normalize=True, maxTokens=256, **AS_INSTALLED)
+        url = f"{stack.front_end('bench')}/v1/embeddings"
+        endpoint = replace(stack.endpoint("bench", records), kind="embeddings", url=url)
+        load = Load("closed", concurrency=in_flight)
+        ours = partial(session.measure, endpoint, load, stack.roles(url), right)
+        others = {"sentence-transformers in a loop": alone} if names else {}
+        return session.compare(ours, others | _peers(session, stack, work, in_flight, right))
 
 
 def classes_http(session: BenchSession) -> Measurement:
     """Measure JPEG files to all 1,000 values as JSON over HTTP, 8 in flight, against those to the best class."""
-    records = payload.image_records("x", "synthetic")
+    records = _images()
     with Stack() as stack:
 
         def run(job: str, **settings: object) -> Measurement:
             stack.start(job, _model(session, "mobilenet"), threadPerModel=session.cores, **settings)
-            return _over_http(session, stack, job, records, IN_FLIGHT)
+            return over_network(session, stack, job, records, IN_FLIGHT)
 
-        return session.compare(lambda: run("values"), {"best class": lambda: run("best", postProcessing="topN(1)")})
+        return session.compare(lambda: run("values"), {"best class": lambda: run("best", **_BEST)})
 
 
 def vector_latency(session: BenchSession) -> Measurement:
@@ -135,38 +185,6 @@ def vector_pipelined(session: BenchSession) -> Measurement:
         return session.compare_best(works, serve, ours, {"mosec": tries} if "mosec" in session.settings.peers else {})
 
 
-def vector_http(session: BenchSession, in_flight: int = HTTP_IN_FLIGHT, rows: int = 1) -> Measurement:
-    """Measure vectors of 64 floats over HTTP, one or several in a request: the front end against the peers.
-
-    JSON goes to every server but Triton, which gets binary tensors, as does Cluster Serving in a second row. Several in
-    a request go to those peers alone that compute them together.
-    """
-    batched = rows > 1
-    records = payload.random_records("x", (rows, 64) if batched else (64,), "float32")
-    work = Work("vector", _model(session, "mlp"), records, 1, 1, rows=rows)
-    names = [name for name in session.settings.peers if PEERS[name].takes_rows or not batched]
-    with Stack() as stack:
-        stack.start("vector", work.model, **({"maxBatchSize": _LARGE_BATCH} if batched else {}))
-        ours = partial(_over_http, session, stack, "vector", records, in_flight, batched=batched)
-        others = {name: partial(peer, session, stack, name, work, in_flight) for name in names}
-        tensors = partial(ours, kind="v2", path="/v2/models/vector/infer")
-        return session.compare(ours, others | {_TENSORS: tensors})
-
-
-def as_installed(session: BenchSession) -> Measurement:
-    """Measure JPEG files to the best class over HTTP, in the same JSON, 8 in flight, without a key for the layout.
-
-    Cluster Serving measures its own; the peers have one copy of the model with all cores, as engines do by themselves.
-    """
-    records = payload.image_records("x", "synthetic")
-    work = Work("jpeg", _model(session, "mobilenet"), records, 1, session.cores, json=True)
-    with Stack() as stack:
-        stack.start("images", work.model, postProcessing="topN(1)", **AS_INSTALLED)
-        ours = partial(_over_http, session, stack, "images", records, IN_FLIGHT)
-        others = {name: partial(peer, session, stack, name, work, IN_FLIGHT) for name in session.settings.peers}
-        return session.compare(ours, others)
-
-
 def workers(session: BenchSession) -> Measurement:
     """Measure a vector of 24,576 floats as JSON over HTTP, 32 in flight: a front end of two processes against one.
 
@@ -177,7 +195,7 @@ def workers(session: BenchSession) -> Measurement:
         stack.start("noop", _model(session, "noop"))
 
         def run(count: int) -> Measurement:
-            return _over_http(session, stack, "noop", records, HTTP_IN_FLIGHT, workers=count)
+            return over_network(session, stack, "noop", records, HTTP_IN_FLIGHT, workers=count)
 
         return session.compare(partial(run, 2), {"workers: 1": partial(run, 1)})
 
@@ -235,31 +253,27 @@ def start(session: BenchSession) -> Measurement:
 def update(session: BenchSession) -> Measurement:
     """Measure what clients notice when a loaded server gets a new version of its model, 8 in flight.
 
-    The images are those of `large_inputs`. The job is asked over HTTP, and then by the asyncio client; Ray Serve over
-    HTTP, with each way of updating that its documentation has for one machine.
+    The images are those of `images`. The job is asked over HTTP, and then by the asyncio client; Ray Serve over HTTP,
+    with each way of updating that its documentation has for one machine.
     """
-    records = payload.image_records("x", "synthetic")
     old, new = (
-        Work("jpeg", _model(session, name), records, session.cores, 1, precision="float32")
+        Work("jpeg", _model(session, name), _images(), session.cores, precision="float32")
         for name in ("mobilenet", "mobilenet-2")
     )
-    folder = session.folder / "logs"
-    before, after = (peers.bare_answers(work, folder) for work in (old, new))
+    before, after = map(session.peers.right, (old, new))
     runs = SteadyRuns(session, IN_FLIGHT)
 
     def ours() -> None:
-        settings = {"threadPerModel": session.cores, "postProcessing": "topN(1)", "inferencePrecision": "float32"}
+        settings = {"threadPerModel": session.cores, "inferencePrecision": "float32", **_BEST}
         with Stack() as stack:
             stack.start("images", old.model, **settings)
-            native = stack.endpoint("images", records)
-            http = replace(native, kind="rows", url=f"{stack.front_end('images')}/v1/models/images:predict")
+            http, native = _doors(stack, "images", old.records)
             runs.measure(_OURS, http, (before, after), lambda: stack.update("images", new.model, **settings))
             runs.measure(_NATIVE, native, (after, before), lambda: stack.update("images", old.model, **settings))
 
     def theirs(name: str, way: str) -> None:
-        with peers.serving(name, old, session.environments, folder, session.report) as server:
-            change = partial(server.update, way, new.model)
-            runs.measure(f"{name}, {way}", server.endpoint, (before, after), change)
+        with session.peers.serving(name, old) as server:
+            runs.measure(f"{name}, {way}", server.endpoint, (before, after), partial(server.update, way, new.model))
 
     for _ in range(session.settings.rounds):
         ours()
@@ -276,26 +290,23 @@ def machine_dies(session: BenchSession) -> Measurement:
     A machine of Cluster Serving is a TaskManager with one slot; one of Ray Serve is a replica. Its process is killed
     with SIGKILL, in the middle of the load. The job is asked over HTTP and by the asyncio client, Ray Serve over HTTP.
     """
-    work, folder = Work("vector", _model(session, "mlp"), _vectors(), 2, 1), session.folder / "logs"
-    right = peers.bare_answers(work, folder)
+    work = Work("vector", _model(session, "mlp"), _vectors(), 2)
+    versions = session.peers.right(work), list[Array]()
     runs = SteadyRuns(session, IN_FLIGHT)
 
     def ours(name: str) -> None:
         with Stack() as stack:
             stack.start("vector", work.model, modelParallelism=2, slotsPerTaskManager=1)
-            endpoint = stack.endpoint("vector", work.records)
-            if name == _OURS:
-                url = f"{stack.front_end('vector')}/v1/models/vector:predict"
-                endpoint = replace(endpoint, kind="rows", url=url)
-            runs.measure(name, endpoint, (right, []), lambda: os.kill(stack.roles()["TaskManager"][0], signal.SIGKILL))
+            endpoint = _doors(stack, "vector", work.records)[name == _NATIVE]
+            runs.measure(name, endpoint, versions, lambda: os.kill(stack.roles()["TaskManager"][0], signal.SIGKILL))
 
     for _ in range(session.settings.rounds):
         ours(_OURS)
         ours(_NATIVE)
         for name in session.settings.peers:
             if PEERS[name].replica:
-                with runs.of(name), peers.serving(name, work, session.environments, folder, session.report) as server:
-                    runs.measure(name, server.endpoint, (right, []), server.kill_replica)
+                with runs.of(name), session.peers.serving(name, work) as server:
+                    runs.measure(name, server.endpoint, versions, server.kill_replica)
     return runs.compared(_OURS)
 
 
@@ -305,7 +316,7 @@ def handler(session: BenchSession, kind: str) -> Measurement:
     if kind == "vector":
         model, records, depth, settings = _model(session, "mlp"), _vectors(), PIPELINE, {"maxBatchSize": _LARGE_BATCH}
     else:
-        model, records, depth = _model(session, "mobilenet"), payload.image_records("x", "synthetic"), 4 * IN_FLIGHT
+        model, records, depth = _model(session, "mobilenet"), _images(), 4 * IN_FLIGHT
         settings = {"modelParallelism": session.cores}
     folder = models.handled(model)
     with Stack() as stack:
@@ -391,34 +402,77 @@ def costs(session: BenchSession) -> Measurement:
         }
 
 
-ROWS: dict[str, Callable[[BenchSession], Measurement]] = {
-    "images": partial(large_inputs, kind="jpeg"),
-    "images_float32": partial(large_inputs, kind="jpeg", precision="float32"),
-    "tensors": partial(large_inputs, kind="tensor"),
-    "tensors_float32": partial(large_inputs, kind="tensor", precision="float32"),
-    "vector_latency": vector_latency,
-    "vector_pipelined": vector_pipelined,
-    "images_http": images_http,
-    "images_http_float32": partial(images_http, precision="float32"),
-    "image_latency_http": partial(images_http, in_flight=1),
-    "classes_http": classes_http,
-    "vector_http": vector_http,
-    "vector_http_128": partial(vector_http, in_flight=4 * HTTP_IN_FLIGHT),
-    "rows_16": partial(vector_http, in_flight=IN_FLIGHT, rows=16),
-    "rows_256": partial(vector_http, in_flight=IN_FLIGHT, rows=256),
-    "as_installed": as_installed,
-    "workers": workers,
-    "scaling": scaling,
-    "backlog": backlog,
-    "start": start,
-    "update": update,
-    "machine_dies": machine_dies,
-    "handler": partial(handler, kind="vector"),
-    "handler_images": partial(handler, kind="jpeg"),
-    "lengths": partial(lengths, name="encoder"),
-    "lengths_minilm": partial(lengths, name="minilm"),
-    "pieces": answers_in_pieces,
-    "costs": costs,
+class Row(NamedTuple):
+    """A row: title of its section, function that measures, and name of its table in bench/report.py."""
+
+    title: str
+    measure: Callable[[BenchSession], Measurement]
+    table: str = "compared"
+
+
+ROWS = {
+    "images": Row("JPEG to best class, 8 in flight", images),
+    "images_float32": Row("JPEG to best class in float32, 8 in flight", partial(images, precision="float32")),
+    "tensors": Row("Raw tensors, 8 in flight", partial(images, kind="tensor")),
+    "tensors_float32": Row("Raw tensors in float32, 8 in flight", partial(images, kind="tensor", precision="float32")),
+    "vector_latency": Row("Small vector, one in flight", vector_latency, "latency"),
+    "vector_pipelined": Row("Small vector, pipelined", vector_pipelined),
+    "images_http": Row(
+        "JPEG to best class over HTTP, the same JSON to each server, 8 in flight", partial(images, over_http=True)
+    ),
+    "images_http_float32": Row(
+        "JPEG to best class over HTTP, the same JSON to each server, in float32, 8 in flight",
+        partial(images, precision="float32", over_http=True),
+    ),
+    "image_latency_http": Row(
+        "JPEG to best class over HTTP, the same JSON to each server, one in flight",
+        partial(images, in_flight=1, over_http=True),
+    ),
+    "classes_http": Row("JPEG to 1,000 values as JSON over HTTP, 8 in flight", classes_http),
+    "vector_http": Row("Small vector over HTTP, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT)),
+    "vector_http_128": Row("Small vector over HTTP, 128 in flight", partial(served, in_flight=4 * HTTP_IN_FLIGHT)),
+    "rows_1": Row("Requests of a small vector over HTTP, 8 in flight", served),
+    "rows_16": Row("Requests of 16 small vectors over HTTP, 8 in flight", partial(served, rows=16)),
+    "rows_256": Row("Requests of 256 small vectors over HTTP, 8 in flight", partial(served, rows=256)),
+    "vector_grpc": Row(
+        "Small vector over gRPC, KServe's protocol, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT, grpc=True)
+    ),
+    "rows_256_grpc": Row(
+        "Requests of 256 small vectors over gRPC, KServe's protocol, 8 in flight", partial(served, rows=256, grpc=True)
+    ),
+    "as_installed": Row(
+        "JPEG to best class over HTTP, 8 in flight, all servers as installed",
+        partial(served, kind="jpeg", as_installed=True),
+    ),
+    "as_installed_vector": Row(
+        "Small vector over HTTP, 32 in flight, all servers as installed",
+        partial(served, in_flight=HTTP_IN_FLIGHT, as_installed=True),
+    ),
+    "as_installed_256": Row(
+        "Requests of 256 small vectors over HTTP, 8 in flight, all servers as installed",
+        partial(served, rows=256, as_installed=True),
+    ),
+    "texts": Row(
+        "Embeddings of 32 texts over HTTP, all-MiniLM-L6-v2, 8 in flight, all servers as installed", embeddings
+    ),
+    "text_latency": Row(
+        "Embeddings of 32 texts over HTTP, all-MiniLM-L6-v2, one in flight, all servers as installed",
+        partial(embeddings, in_flight=1),
+    ),
+    "workers": Row("Vector of 24,576 numbers as JSON over HTTP, 32 in flight, front end with workers: 2", workers),
+    "scaling": Row("Scaling over task slots, with a model that sleeps 50 ms", scaling, "scaling"),
+    "backlog": Row("A long queue", backlog, "backlog"),
+    "start": Row("From a stopped machine to the first answer", start, "start"),
+    "update": Row("A new version of the model under load, 8 in flight", update, "update"),
+    "machine_dies": Row("One of two machines dies under load, 8 in flight", machine_dies, "machine_dies"),
+    "handler": Row("A handler that passes everything on, small vector, 512 in flight", partial(handler, kind="vector")),
+    "handler_images": Row("A handler that passes everything on, JPEG, 32 in flight", partial(handler, kind="jpeg")),
+    "lengths": Row("Texts of different lengths, small encoder, 64 in flight", partial(lengths, name="encoder")),
+    "lengths_minilm": Row(
+        "Texts of different lengths, encoder as MiniLM, 64 in flight", partial(lengths, name="minilm")
+    ),
+    "pieces": Row("From the making of a piece of an answer to its arrival", answers_in_pieces, "pieces"),
+    "costs": Row("What a request costs", costs, "costs"),
 }
 """All rows, in the order in which they are measured."""
 
@@ -431,26 +485,35 @@ def _vectors() -> list[Record]:
     return payload.random_records("x", (64,), "float32")
 
 
+def _images() -> list[Record]:
+    return payload.image_records("x", "synthetic")
+
+
 def _layouts(session: BenchSession, work: Work) -> dict[str, Work]:
     """Return some work in each layout: one copy of the model with all cores, or a copy per core."""
     counts = ((1, session.cores), (session.cores, 1))
     return {f"{copies}x{threads}": replace(work, workers=copies, threads=threads) for copies, threads in counts}
 
 
-def _serve_images(stack: Stack, layouts: Mapping[str, Work], name: str) -> None:
-    work = layouts[name]
-    settings = {"modelParallelism": work.workers, "threadPerModel": work.threads, "postProcessing": "topN(1)"}
-    stack.start("images", work.model, inferencePrecision=work.precision, **settings)
+def _able(session: BenchSession, work: Work) -> list[str]:
+    """Return the chosen peers that are set up for some work."""
+    return [name for name in session.settings.peers if PEERS[name].encoding(work)]
 
 
-def _of_peer(
-    session: BenchSession, stack: Stack, name: str, layouts: Mapping[str, Work], in_flight: int, right: Sequence[Array]
+def _peers(
+    session: BenchSession, stack: Stack, work: Work, in_flight: int, right: Sequence[Array] | None = None
 ) -> dict[str, Run]:
-    """Return what measures a peer, by layout."""
-    return {layout: partial(peer, session, stack, name, work, in_flight, right) for layout, work in layouts.items()}
+    """Return what measures each peer that can do the work."""
+    return {name: partial(peer, session, stack, name, work, in_flight, right) for name in _able(session, work)}
 
 
-def _over_http(
+def _doors(stack: Stack, job: str, records: Sequence[Record]) -> tuple[Endpoint, Endpoint]:
+    """Return the address of a job over HTTP, and that for the asyncio client."""
+    native = stack.endpoint(job, records)
+    return replace(native, kind="rows", url=f"{stack.front_end(job)}/v1/models/{job}:predict"), native
+
+
+def over_network(
     session: BenchSession,
     stack: Stack,
     job: str,
@@ -461,25 +524,25 @@ def _over_http(
     workers: int = 1,
     batched: bool = False,
 ) -> Measurement:
-    """Measure a job through the front end."""
+    """Measure a job through the front end, over HTTP, or over gRPC if that is the kind."""
     url = stack.front_end(job, workers)
     url_of_job = url + (path or f"/v1/models/{job}:predict")
     endpoint = replace(stack.endpoint(job, records), kind=kind, url=url_of_job, batched=batched)
+    if kind == "grpc":
+        endpoint = over_grpc(endpoint, f"{stack.front_end(job, workers, 'grpc')}/{job}")
     return session.measure(endpoint, Load("closed", concurrency=in_flight), stack.roles(url))
 
 
 def bare(session: BenchSession, stack: Stack, work: Work, batch: int) -> Measurement:
     """Measure the bare loop, while the stack is suspended."""
     with stack.frozen():
-        return peers.bare_rate(work, session.folder / "logs", session.settings.window * 3, batch)
+        return dict(session.peers.bare(work, str(session.settings.window * 3), str(batch)))
 
 
 def peer(
     session: BenchSession, stack: Stack, name: str, work: Work, in_flight: int, right: Sequence[Array] | None = None
 ) -> Measurement:
     """Measure a peer, while the stack is suspended. Without the `right` answers, the bare loop gives them."""
-    folder = session.folder / "logs"
-    with peers.serving(name, work, session.environments, folder, session.report) as server, stack.frozen():
-        right = peers.bare_answers(work, folder) if right is None else right
-        load = Load("closed", concurrency=in_flight)
-        return session.measure(server.endpoint, load, {name: [server.pid]}, right)
+    with session.peers.serving(name, work) as server, stack.frozen():
+        right = session.peers.right(work) if right is None else right
+        return session.measure(server.endpoint, Load("closed", concurrency=in_flight), {name: [server.pid]}, right)

@@ -19,6 +19,7 @@ from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.load.result import LoadResult
 from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint
+from cluster_serving.bench.suite.peers import Peers
 from cluster_serving.bench.suite.stack import Unavailable
 from cluster_serving.protocol import cgroup
 from cluster_serving.protocol.inputs import Array
@@ -74,7 +75,7 @@ class BenchSettings:
 class BenchSession:
     """The results so far, by row. They are read from `file`, which is written after every row.
 
-    Models and logs go to `folder`. `environments` is that of the peers; see `peers.serving`.
+    Models and logs go to `folder`. `environments` is that of the peers.
     """
 
     settings: BenchSettings
@@ -90,6 +91,11 @@ class BenchSession:
             # Rows of other settings cannot be compared with new ones. Rows of other peers can.
             if kept["settings"] | {"peers": []} == json.loads(json.dumps(asdict(self.settings))) | {"peers": []}:
                 self.rows = {name: row for name, row in kept["rows"].items() if "failed" not in row}
+
+    @property
+    def peers(self) -> Peers:
+        """The other servers."""
+        return Peers(self.environments, self.folder / "logs")
 
     @property
     def cores(self) -> int:
@@ -199,7 +205,7 @@ class BenchSession:
 def brief(result: LoadResult) -> Measurement:
     """Return the part of a result that the file keeps."""
     raw = result.to_dict()
-    for name in ("histogram", "can_check", "repeated", "job", "client"):
+    for name in ("can_check", "repeated", "job", "client"):
         raw.pop(name)
     return {"rate": raw.pop("achieved")} | raw
 

@@ -52,7 +52,7 @@ class Stack:
         self.redis_url = f"redis://127.0.0.1:{self.redis_port}/0"
         self.flink_url = f"http://127.0.0.1:{self.flink_port}"
         self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(self.folder / "home")}
-        self._front_ends, self._front_end_urls = ExitStack(), dict[tuple[str, int], str]()
+        self._front_ends, self._front_end_ports = ExitStack(), dict[tuple[str, int], dict[str, int]]()
         self._job = ""
 
     def __enter__(self) -> Stack:
@@ -95,21 +95,23 @@ class Stack:
         """Return the address of a job for the native client."""
         return Endpoint("redis", self.redis_url, job, records, timeout)
 
-    def front_end(self, job: str, workers: int = 1) -> str:
-        """Start the HTTP front end of a job, with a number of processes, unless it runs, and return its address.
+    def front_end(self, job: str, workers: int = 1, scheme: str = "http") -> str:
+        """Start the front end of a job, with a number of processes, unless it runs. Return its address.
+
+        The scheme is `http` or `grpc`.
 
         Raises:
             Unavailable: If it does not start.
         """
-        if (job, workers) in self._front_end_urls:
-            return self._front_end_urls[job, workers]
-        port = free_port()
-        command = [str(_BIN / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml")]
-        command += ["--interface", "127.0.0.1", "--port", str(port), "--grpcPort", "0", "--redisUrl", self.redis_url]
-        command += ["--workers", str(workers)]
-        log = self.folder / "front-end.log"
-        self._front_ends.enter_context(program(command, port, log, env=self._environment))
-        return self._front_end_urls.setdefault((job, workers), f"http://127.0.0.1:{port}")
+        if (job, workers) not in self._front_end_ports:
+            ports = {"http": free_port(), "grpc": free_port()}
+            command = [str(_BIN / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml")]
+            command += ["--interface", "127.0.0.1", "--redisUrl", self.redis_url, "--workers", str(workers)]
+            command += ["--port", str(ports["http"]), "--grpcPort", str(ports["grpc"])]
+            log = self.folder / "front-end.log"
+            self._front_ends.enter_context(program(command, ports["http"], log, env=self._environment))
+            self._front_end_ports[job, workers] = ports
+        return f"{scheme}://127.0.0.1:{self._front_end_ports[job, workers][scheme]}"
 
     def roles(self, http_url: str = "") -> dict[str, list[int]]:
         """Return the processes of the stack by role."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from cluster_serving.bench.load.recorder import Checker
 from cluster_serving.bench.load.stats import Latency, ratio
-from cluster_serving.bench.load.target import Endpoint, Failed, LoadTarget, Lost, open_target
+from cluster_serving.bench.load.target import Endpoint, Failed, LoadTarget, Lost
 from cluster_serving.bench.suite.session import BenchSession, Measurement
 from cluster_serving.bench.suite.stack import Unavailable
 from cluster_serving.protocol.inputs import Array
@@ -68,7 +68,7 @@ class SteadyLoad:
         self._thread.join()
 
     async def _ask_all(self) -> None:
-        async with aclosing(open_target(self._endpoint)) as target:
+        async with aclosing(self._endpoint.open()) as target:
             await asyncio.gather(*(self._ask(target, number) for number in range(self._callers)))
 
     async def _ask(self, target: LoadTarget, variant: int) -> None:

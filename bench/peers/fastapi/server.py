@@ -23,4 +23,5 @@ async def predict(request: Request) -> Response:
 
 
 if __name__ == "__main__":
-    uvicorn.run("server:app", host="127.0.0.1", port=engine.PORT, workers=engine.WORKERS, log_level="warning")
+    options = engine.chosen(workers=engine.WORKERS)
+    uvicorn.run("server:app", host="127.0.0.1", port=engine.PORT, log_level="warning", **options)

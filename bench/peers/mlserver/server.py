@@ -32,22 +32,11 @@ class Runtime(MLModel):
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
-    model = {
-        "name": "bench",
-        "implementation": "server.Runtime",
-        "max_batch_size": engine.BATCH,
-        "max_batch_time": engine.WAIT_MS / 1000,
-    }
-    settings = {
-        "host": "127.0.0.1",
-        "http_port": engine.PORT,
-        "grpc_port": engine.PORTS[0],
-        "metrics_port": engine.PORTS[1],
-        # Without further processes the model runs in the server's own; MLServer's pool is for several models.
-        "parallel_workers": engine.WORKERS if engine.WORKERS > 1 else 0,
-        "debug": False,
-        "use_structured_logging": False,
-    }
-    (folder / "model-settings.json").write_text(json.dumps(model))
-    (folder / "settings.json").write_text(json.dumps(settings))
+    batches = engine.chosen(max_batch_size=engine.BATCH, max_batch_time=engine.WAIT_MS / 1000)
+    # Without further processes the model runs in the server's own; MLServer's pool is for several models.
+    pool = engine.chosen(parallel_workers=engine.WORKERS if engine.WORKERS > 1 else 0)
+    ports = {"http_port": engine.PORT, "grpc_port": engine.PORTS[0], "metrics_port": engine.PORTS[1]}
+    settings = {"host": "127.0.0.1", "debug": False, "use_structured_logging": False} | ports | pool
+    model = {"name": "bench", "implementation": "server.Runtime"} | batches
+    for name, content in (("settings", settings), ("model-settings", model)):
+        Path(sys.argv[1], f"{name}.json").write_text(json.dumps(content))

@@ -11,17 +11,18 @@ class Model(Worker):
         super().__init__()
         self.model = engine.Engine()
 
-    def deserialize(self, data: bytes) -> bytes:
-        return data
+    def deserialize(self, data: bytes) -> object:
+        return engine.read(data)
 
     def serialize(self, data: list) -> bytes:
         return json.dumps({"predictions": [data]}).encode()
 
-    def forward(self, data: list) -> list:
-        return self.model.answer([engine.read(raw) for raw in data])
+    def forward(self, data: object) -> list:
+        return self.model.answer(data)
 
 
 if __name__ == "__main__":
+    options = engine.chosen(num=engine.WORKERS, max_batch_size=engine.BATCH, max_wait_time=engine.WAIT_MS)
     server = Server()
-    server.append_worker(Model, num=engine.WORKERS, max_batch_size=engine.BATCH, max_wait_time=engine.WAIT_MS)
+    server.append_worker(Model, **options)
     server.run()

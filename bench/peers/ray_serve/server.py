@@ -19,14 +19,17 @@ from ray.serve.context import _get_global_client
 from ray.serve.schema import ServeDeploySchema
 from starlette.requests import Request
 
+DEPLOYMENT = engine.chosen(num_replicas=engine.WORKERS, max_ongoing_requests=256)
+BATCHES = engine.chosen(max_batch_size=engine.BATCH, batch_wait_timeout_s=engine.WAIT_MS / 1000)
 
-@serve.deployment(num_replicas=engine.WORKERS, max_ongoing_requests=256, ray_actor_options={"num_cpus": 0})
+
+@serve.deployment(ray_actor_options={"num_cpus": 0}, **DEPLOYMENT)
 class Model:
     async def reconfigure(self, config: dict) -> None:
         # In a thread, so that the requests that the replica has are answered meanwhile.
         self.model = await asyncio.to_thread(engine.Engine, config["model"])
 
-    @serve.batch(max_batch_size=engine.BATCH, batch_wait_timeout_s=engine.WAIT_MS / 1000)
+    @serve.batch(**BATCHES)
     async def answer(self, bodies: list) -> list:
         return self.model.answer([engine.read(body) for body in bodies])
 
@@ -65,7 +68,7 @@ if __name__ == "__main__":
         sys.exit()
     ray.init(include_dashboard=False, log_to_driver=False, configure_logging=False)
     serve.start(http_options={"host": "127.0.0.1", "port": engine.PORT})
-    deploy(engine.MODEL, "1")
+    deploy(engine.WORK["model"], "1")
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         signal.pause()

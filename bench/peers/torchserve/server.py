@@ -19,39 +19,27 @@ class Handler:
     def handle(self, data: list, context: object) -> list:
         bodies = [row.get("body", row.get("data")) for row in data]
         records = [
-            engine.decode_instance(body["instances"][0]) if isinstance(body, dict) else engine.read(bytes(body))
-            for body in bodies
+            engine.decode_request(body) if isinstance(body, dict) else engine.read(bytes(body)) for body in bodies
         ]
         return [json.dumps({"predictions": [row]}) for row in self.model.answer(records)]
 
 
-def main(folder: str, port: int) -> None:
+def main(folder: str) -> None:
     """Write the server's settings."""
-    model = {
-        "bench": {
-            "1": {
-                "defaultVersion": True,
-                "marName": "bench.mar",
-                "minWorkers": engine.WORKERS,
-                "maxWorkers": engine.WORKERS,
-                "batchSize": engine.BATCH,
-                "maxBatchDelay": engine.WAIT_MS,
-                "responseTimeout": 60,
-            }
-        }
-    }
+    model = {"defaultVersion": True, "marName": "bench.mar", "responseTimeout": 60}
+    model |= {"minWorkers": engine.WORKERS, "maxWorkers": engine.WORKERS}
+    model |= {"batchSize": engine.BATCH, "maxBatchDelay": engine.WAIT_MS}
+    http, management, metrics, *grpc = engine.PORT, *engine.PORTS
     settings = {
-        "inference_address": f"http://127.0.0.1:{port}",
-        "management_address": f"http://127.0.0.1:{engine.PORTS[0]}",
-        "metrics_address": f"http://127.0.0.1:{engine.PORTS[1]}",
-        "grpc_inference_port": engine.PORTS[2],
-        "grpc_management_port": engine.PORTS[3],
+        "inference_address": f"http://127.0.0.1:{http}",
+        "management_address": f"http://127.0.0.1:{management}",
+        "metrics_address": f"http://127.0.0.1:{metrics}",
+        "grpc_inference_port": grpc[0],
+        "grpc_management_port": grpc[1],
         "load_models": "bench.mar",
-        "models": json.dumps(model),
-        "number_of_netty_threads": 2,
-    }
+    } | engine.chosen(models=json.dumps({"bench": {"1": model}}), number_of_netty_threads=2)
     Path(folder, "config.properties").write_text("\n".join(f"{key}={value}" for key, value in settings.items()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1])

@@ -31,7 +31,7 @@ if __name__ == "__main__":
         metrics_port=engine.PORTS[1],
         exit_timeout_secs=5,
     )
-    delay = DynamicBatcher(max_queue_delay_microseconds=engine.WAIT_MS * 1000)
+    delay = DynamicBatcher(**engine.chosen(max_queue_delay_microseconds=engine.WAIT_MS * 1000))
     with Triton(config=config) as triton:
         triton.bind(
             model_name="bench",
