@@ -76,12 +76,8 @@ def bench(
     timeout: Annotated[float, typer.Option(help="Seconds after which a request counts as lost.", min=0.1)] = 30.0,
     check_every: Annotated[int, typer.Option(help="Compare one in so many answers with the right one.", min=1)] = 1,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all results to this file.")] = None,
-    html_file: Annotated[Path | None, typer.Option("--html", help="Write a report with charts to this file.")] = None,
 ) -> None:
     """Measure a running job: throughput, latency, lost and wrong answers, CPU and memory."""
-    if html_file:
-        # matplotlib takes half a second, which the generator processes would take as well.
-        from cluster_serving.bench.load import html
     redis_url = redis_url if "://" in redis_url else f"redis://{redis_url}"
     levels = _levels(mode, concurrency, rate)
     spec = _model_input(redis_url, job, required=not (http_url and (name or image)))
@@ -104,8 +100,6 @@ def bench(
     Console(highlight=False, width=max(_out.width, 130)).print(output.table(results))
     if json_file:
         json_file.write_text(output.to_json(results, facts), "utf8")
-    if html_file:
-        html_file.write_text(html.page(results, facts), "utf8")
     if any(result.tally.lost or result.tally.wrong or not result.tally.answered for result in results):
         raise typer.Exit(1)
 

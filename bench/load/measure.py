@@ -6,9 +6,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
-
-import numpy as np
 
 from cluster_serving.bench.load.generator import Generators, Load
 from cluster_serving.bench.load.processes import Processes, Snapshot
@@ -20,7 +17,6 @@ from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.stats import JobStats
 
-_BINS = 30
 _GENERATOR = "load generator"
 
 
@@ -127,7 +123,6 @@ class _Measurement:
             stable=None if limited else stable,
             windows=[round(_rate(finished, *borders), 2) for borders in pairwise(snapshots)],
             latency_ms=Latency.of(latencies[chosen]),
-            histogram=_histogram(latencies[chosen]),
             tally=tally,
             can_check=can_check,
             cpu_seconds_per_1000=cpu,
@@ -152,13 +147,3 @@ class _Measurement:
 def _rate(finished: Samples, begin: Snapshot, end: Snapshot) -> float:
     """Return the answers per second between two snapshots."""
     return float(((finished >= begin.time) & (finished < end.time)).sum()) / (end.time - begin.time)
-
-
-def _histogram(seconds: Samples) -> dict[str, Any]:
-    """Count latencies on a logarithmic scale: borders in milliseconds, and requests between them."""
-    if not seconds.size:
-        return {"borders_ms": [], "counts": []}
-    low, high = max(float(seconds.min()), 1e-6), max(float(seconds.max()), 1.001e-6)
-    borders = np.geomspace(low, max(high, low * 1.001), _BINS + 1)
-    counts, _ = np.histogram(np.clip(seconds, low, high), borders)
-    return {"borders_ms": [round(float(b) * 1000, 4) for b in borders], "counts": counts.tolist()}

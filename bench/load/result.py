@@ -27,7 +27,6 @@ class LoadResult:
         stable: True if the last three windows agree within 10 %; None if a number of requests was sent.
         windows: Rate of each window after the warm-up.
         latency_ms: Latencies of the answered requests.
-        histogram: Distribution of the same latencies.
         tally: Account of all requests, warm-up included.
         can_check: True if the answers to different requests differ; otherwise a check says nothing.
         cpu_seconds_per_1000: Role → CPU seconds per 1,000 answers; a cluster-wide role counts idle work too.
@@ -48,7 +47,6 @@ class LoadResult:
     stable: bool | None
     windows: list[float]
     latency_ms: Latency
-    histogram: Mapping[str, Any]
     tally: LoadTally
     can_check: bool
     cpu_seconds_per_1000: Mapping[str, float]
