@@ -8,11 +8,10 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -81,45 +80,39 @@ class Load:
 
 
 class Generators:
-    """The generator processes of a measurement, seen from their parent; use it in a `with` statement."""
+    """The generator processes of a measurement, seen from their parent; use it in a `with` statement.
+
+    Attributes:
+        pids: Ids of the processes.
+        sent: Requests sent so far.
+    """
 
     def __init__(self, endpoint: Endpoint, loads: Sequence[Load], references: Sequence[Array]) -> None:
         context = multiprocessing.get_context("spawn")
         self._stop_timeout = endpoint.timeout + _START_TIMEOUT
-        self._pairs = []
-        for load in loads:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=run, args=(endpoint, load, references, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            self._pairs.append((process, ours))
+        self._reports: Any = context.SimpleQueue()
+        # All processes pass it when they are ready, and again when the load begins.
+        self._barrier, self._stop = context.Barrier(len(loads) + 1), context.Event()
+        signals = self._reports, self._barrier, self._stop
+        self._processes = [
+            context.Process(target=run, args=(endpoint, load, references, *signals), daemon=True) for load in loads
+        ]
         self._samples: list[Samples] = [np.empty((2, 0))]
-        self._sent = [0] * len(self._pairs)
-        self._ends: dict[int, tuple[LoadTally, float]] = {}
+        self._ends: list[tuple[LoadTally, float]] = []
+        self.sent = 0
 
     def __enter__(self) -> Generators:
-        for _, pipe in self._pairs:
-            if not pipe.poll(_START_TIMEOUT):
-                raise Stalled(f"a generator process did not start within {_START_TIMEOUT:.0f} s")
-            pipe.recv()
+        for process in self._processes:
+            process.start()
+        self.pids = [process.pid for process in self._processes if process.pid]
+        self.go()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for process, pipe in self._pairs:
-            pipe.close()
-            if process.is_alive() and exc[0] is not None:
+        for process in self._processes:
+            if exc[0] is not None:
                 process.kill()
             process.join(10)
-
-    @property
-    def pids(self) -> list[int]:
-        """Ids of the generator processes."""
-        return [process.pid for process, _ in self._pairs if process.pid]
-
-    @property
-    def sent(self) -> int:
-        """Requests sent so far."""
-        return sum(self._sent)
 
     @property
     def samples(self) -> Samples:
@@ -129,80 +122,75 @@ class Generators:
     @property
     def ended(self) -> bool:
         """True if all generator processes are done."""
-        return len(self._ends) == len(self._pairs)
+        return len(self._ends) == len(self._processes)
 
     def go(self) -> None:
-        """Start sending."""
-        for _, pipe in self._pairs:
-            pipe.send("go")
+        """Start sending.
+
+        Raises:
+            Stalled: If a process does not take part.
+        """
+        try:
+            self._barrier.wait(_START_TIMEOUT)
+        except threading.BrokenBarrierError:
+            raise Stalled(f"a generator process did not start within {_START_TIMEOUT:.0f} s") from None
 
     def receive(self) -> None:
         """Read the reports that have come.
 
         Raises:
-            Stalled: If a process ended without its last report.
+            Stalled: If a process has failed.
         """
-        for index, (process, pipe) in enumerate(self._pairs):
-            while index not in self._ends and pipe.poll():
-                try:
-                    kind, report = pipe.recv()
-                except EOFError:
-                    process.join(5)
-                    raise Stalled(f"a generator process ended with {process.exitcode}; see its message above") from None
-                if kind == "end":
-                    self._ends[index] = report
-                else:
-                    samples, self._sent[index] = report
-                    self._samples.append(samples)
+        while not self._reports.empty():
+            samples, sent, end = self._reports.get()
+            self._samples.append(samples)
+            self.sent += sent
+            self._ends += [end] if end else []
+        if codes := [process.exitcode for process in self._processes if process.exitcode]:
+            raise Stalled(f"a generator process ended with {codes[0]}; see its message above")
 
     def finish(self) -> tuple[LoadTally, float]:
         """Stop sending, and wait for the requests in flight. Return the whole tally and the CPU seconds.
 
         Raises:
-            Stalled: If a process does not stop in time.
+            Stalled: If a process fails, or does not stop in time.
         """
-        for index, (_, pipe) in enumerate(self._pairs):
-            if index not in self._ends:
-                with suppress(OSError):
-                    pipe.send("stop")
+        self._stop.set()
         deadline = time.monotonic() + self._stop_timeout
-        while not self.ended and time.monotonic() < deadline:
+        while not self.ended:
+            if time.monotonic() > deadline:
+                raise Stalled(f"a generator process did not stop within {self._stop_timeout:.0f} s")
             self.receive()
             time.sleep(0.02)
-        if not self.ended:
-            raise Stalled(f"a generator process did not stop within {self._stop_timeout:.0f} s")
-        tallies, cpu_seconds = zip(*self._ends.values(), strict=True)
+        tallies, cpu_seconds = zip(*self._ends, strict=True)
         return sum(tallies, LoadTally()), sum(cpu_seconds)
 
 
-def run(endpoint: Endpoint, load: Load, references: Sequence[Array], connection: Connection) -> None:
-    """Run a generator process.
+def run(endpoint: Endpoint, load: Load, references: Sequence[Array], reports: Any, barrier: Any, stop: Any) -> None:
+    """Run a generator process: generate load from the second passing of the barrier until `stop` is set.
 
-    It sends `("ready", None)`, waits for any message, and generates load until another message comes. Meanwhile it
-    sends `("samples", …)` (see `LoadRecorder.take`) repeatedly, and at the end `("end", (tally, CPU seconds))`.
+    Meanwhile it reports what `LoadRecorder.take` returns, and None; at the end the tally and the CPU seconds instead.
     """
     recorder = LoadRecorder(len(endpoint.records), load.requests, Checker(references), load.check_every)
-    connection.send(("ready", None))
-    connection.recv()
+    barrier.wait()
+    barrier.wait()
     cpu_before = time.process_time()
     ended = threading.Event()
-    reporter = threading.Thread(target=_report, args=(recorder, connection, ended))
+
+    def report() -> None:
+        while not ended.wait(REPORT_EVERY):
+            reports.put((*recorder.take(), None))
+            if stop.is_set():
+                recorder.stop()
+
+    reporter = threading.Thread(target=report)
     reporter.start()
     try:
         _generate(endpoint, load, recorder)
     finally:
         ended.set()
         reporter.join()
-    connection.send(("samples", recorder.take()))
-    connection.send(("end", (recorder.tally, time.process_time() - cpu_before)))
-
-
-def _report(recorder: LoadRecorder, connection: Connection, ended: threading.Event) -> None:
-    while not ended.wait(REPORT_EVERY):
-        connection.send(("samples", recorder.take()))
-        if connection.poll():
-            connection.recv()
-            recorder.stop()
+    reports.put((*recorder.take(), (recorder.tally, time.process_time() - cpu_before)))
 
 
 def _generate(endpoint: Endpoint, load: Load, recorder: LoadRecorder) -> None:

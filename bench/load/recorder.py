@@ -65,6 +65,7 @@ class LoadRecorder:
         self._open: set[Hashable] = set()
         self._finished: list[float] = []
         self._seconds: list[float] = []
+        self._told = 0
         self._lock = threading.Lock()
         self._stopped = False
 
@@ -129,6 +130,6 @@ class LoadRecorder:
     def take(self) -> tuple[Samples, int]:
         """Return finish times and latencies in seconds since the last call (2, n), and the number of requests sent."""
         with self._lock:
-            samples, sent = [self._finished, self._seconds], self.tally.sent
-            self._finished, self._seconds = [], []
+            samples, sent = [self._finished, self._seconds], self.tally.sent - self._told
+            self._finished, self._seconds, self._told = [], [], self.tally.sent
         return np.asarray(samples, "f8"), sent

@@ -5,11 +5,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -141,16 +141,79 @@ def embeddings(session: BenchSession, in_flight: int = IN_FLIGHT) -> Measurement
         return session.compare(ours, others | _peers(session, stack, work, in_flight, right))
 
 
+@dataclass(frozen=True)
+class Case:
+    """A job of our server, and the load on it.
+
+    Attributes:
+        model: Folder of the model.
+        records: The different requests.
+        in_flight: Requests in flight.
+        settings: Keys of the job.
+        workers: Processes of the front end that is asked over HTTP; 0 for requests in pipelines of the native client.
+        warm_up: Further seconds before the measurement.
+    """
+
+    model: Path
+    records: list[Record]
+    in_flight: int
+    settings: dict[str, Any]
+    workers: int = 0
+    warm_up: float = 0.0
+
+    def against(self, session: BenchSession, name: str, **changes: Any) -> Measurement:
+        """Compare the case with a changed one of that name."""
+        other = replace(self, **changes)
+        with Stack() as stack:
+            run = partial(self._measure, session, stack, "ours")
+            return session.compare(run, {name: partial(other._measure, session, stack, "other")})
+
+    def _measure(self, session: BenchSession, stack: Stack, job: str) -> Measurement:
+        stack.start(job, self.model, **self.settings)
+        if self.workers:
+            return over_network(session, stack, job, self.records, self.in_flight, workers=self.workers)
+        settings = replace(session.settings, warm_up=session.settings.warm_up + self.warm_up)
+        load = Load("pipelined", "sync", self.in_flight, check_every=16)
+        return replace(session, settings=settings).measure(stack.endpoint(job, self.records), load, stack.roles())
+
+
 def classes_http(session: BenchSession) -> Measurement:
     """Measure JPEG files to all 1,000 values as JSON over HTTP, 8 in flight, against those to the best class."""
-    records = _images()
-    with Stack() as stack:
+    settings = {"threadPerModel": session.cores}
+    case = Case(_model(session, "mobilenet"), _images(), IN_FLIGHT, settings, workers=1)
+    return case.against(session, "best class", settings=settings | _BEST)
 
-        def run(job: str, **settings: object) -> Measurement:
-            stack.start(job, _model(session, "mobilenet"), threadPerModel=session.cores, **settings)
-            return over_network(session, stack, job, records, IN_FLIGHT)
 
-        return session.compare(lambda: run("values"), {"best class": lambda: run("best", **_BEST)})
+def workers(session: BenchSession) -> Measurement:
+    """Measure a vector of 24,576 floats as JSON over HTTP, 32 in flight: a front end of two processes against one.
+
+    The front end is the limit there: the model returns the first number.
+    """
+    records = payload.random_records("x", (24_576,), "float32")
+    case = Case(_model(session, "noop"), records, HTTP_IN_FLIGHT, {}, workers=2)
+    return case.against(session, "workers: 1", workers=1)
+
+
+def backlog(session: BenchSession) -> Measurement:
+    """Measure throughput with 100,000 waiting requests, which the warm-up sends, against 512."""
+    waiting, settings = session.settings.backlog, {"maxBatchSize": _LARGE_BATCH}
+    case = Case(_model(session, "mlp"), _vectors(), waiting, settings, warm_up=waiting / 8_000)
+    return case.against(session, "no backlog", in_flight=PIPELINE, warm_up=0.0) | {"waiting": waiting}
+
+
+def handler(session: BenchSession, kind: str) -> Measurement:
+    """Measure a handler that passes everything on, against the bare engine: small vectors or JPEG files, pipelined."""
+    case = Case(_model(session, "mlp"), _vectors(), PIPELINE, {"maxBatchSize": _LARGE_BATCH})
+    if kind == "jpeg":
+        case = Case(_model(session, "mobilenet"), _images(), 4 * IN_FLIGHT, {"modelParallelism": session.cores})
+    return replace(case, model=models.handled(case.model)).against(session, "bare engine", model=case.model)
+
+
+def lengths(session: BenchSession, name: str) -> Measurement:
+    """Measure texts of different lengths, as token ids, 64 in flight: padded, against batches of equal lengths only."""
+    settings = {"maxBatchSize": _TEXTS_IN_FLIGHT, "padding": {"input_ids": 0, "attention_mask": 0}}
+    case = Case(_model(session, name), payload.token_records(), _TEXTS_IN_FLIGHT, settings)
+    return case.against(session, "equal lengths", settings={"maxBatchSize": _TEXTS_IN_FLIGHT})
 
 
 def vector_latency(session: BenchSession) -> Measurement:
@@ -185,21 +248,6 @@ def vector_pipelined(session: BenchSession) -> Measurement:
         return session.compare_best(works, serve, ours, {"mosec": tries} if "mosec" in session.settings.peers else {})
 
 
-def workers(session: BenchSession) -> Measurement:
-    """Measure a vector of 24,576 floats as JSON over HTTP, 32 in flight: a front end of two processes against one.
-
-    The front end is the limit there: the model returns the first number.
-    """
-    records = payload.random_records("x", (24_576,), "float32")
-    with Stack() as stack:
-        stack.start("noop", _model(session, "noop"))
-
-        def run(count: int) -> Measurement:
-            return over_network(session, stack, "noop", records, HTTP_IN_FLIGHT, workers=count)
-
-        return session.compare(partial(run, 2), {"workers: 1": partial(run, 1)})
-
-
 def scaling(session: BenchSession) -> Measurement:
     """Measure throughput over task slots, with a model that sleeps 50 ms and one record per batch."""
     points = []
@@ -217,25 +265,6 @@ def scaling(session: BenchSession) -> Measurement:
     for point in points:
         point["of_linear"] = round(point["result"]["rate"] / (first * point["slots"]), 4)  # type: ignore[index]
     return {"points": points, "ideal_per_slot": 1000 / models.SLEEP_MS}
-
-
-def backlog(session: BenchSession) -> Measurement:
-    """Measure throughput with 100,000 waiting requests against 512."""
-    waiting = session.settings.backlog
-    with Stack() as stack:
-        stack.start("vector", _model(session, "mlp"), maxBatchSize=_LARGE_BATCH)
-        endpoint = stack.endpoint("vector", _vectors(), timeout=120)
-
-        def run(depth: int, warm_up: float) -> Measurement:
-            slower = replace(session.settings, warm_up=warm_up)
-            load = Load("pipelined", "sync", depth, check_every=16)
-            return replace(session, settings=slower).measure(endpoint, load, stack.roles())
-
-        usual = session.settings.warm_up
-        # The warm-up fills the queue.
-        return session.compare(
-            lambda: run(waiting, usual + waiting / 8_000), {"no backlog": lambda: run(PIPELINE, usual)}
-        ) | {"waiting": waiting}
 
 
 def start(session: BenchSession) -> Measurement:
@@ -310,41 +339,6 @@ def machine_dies(session: BenchSession) -> Measurement:
     return runs.compared(_OURS)
 
 
-def handler(session: BenchSession, kind: str) -> Measurement:
-    """Measure a handler that passes everything on, against the bare engine: small vectors or JPEG files, pipelined."""
-    settings: dict[str, object]
-    if kind == "vector":
-        model, records, depth, settings = _model(session, "mlp"), _vectors(), PIPELINE, {"maxBatchSize": _LARGE_BATCH}
-    else:
-        model, records, depth = _model(session, "mobilenet"), _images(), 4 * IN_FLIGHT
-        settings = {"modelParallelism": session.cores}
-    folder = models.handled(model)
-    with Stack() as stack:
-
-        def run(job: str, path: Path) -> Measurement:
-            stack.start(job, path, **settings)
-            load = Load("pipelined", "sync", depth, check_every=16)
-            return session.measure(stack.endpoint(job, records), load, stack.roles())
-
-        return session.compare(lambda: run("handled", folder), {"bare engine": lambda: run("bare", model)})
-
-
-def lengths(session: BenchSession, name: str) -> Measurement:
-    """Measure texts of different lengths, as token ids, 64 in flight: padded, against batches of equal lengths only."""
-    model, records = _model(session, name), payload.token_records()
-    with Stack() as stack:
-
-        def run(job: str, **settings: object) -> Measurement:
-            stack.start(job, model, maxBatchSize=_TEXTS_IN_FLIGHT, **settings)
-            load = Load("pipelined", "sync", _TEXTS_IN_FLIGHT, check_every=16)
-            return session.measure(stack.endpoint(job, records), load, stack.roles())
-
-        return session.compare(
-            lambda: run("padded", padding={"input_ids": 0, "attention_mask": 0}),
-            {"equal lengths": lambda: run("equal")},
-        )
-
-
 def answers_in_pieces(session: BenchSession) -> Measurement:
     """Measure the time from the making of a piece to its arrival, with a handler that makes one every 10 ms."""
     folder = session.folder / "models" / "stamps"
@@ -377,7 +371,7 @@ def costs(session: BenchSession) -> Measurement:
         roles = stack.roles()
 
         def point(x: int, records: list[Record], load: Load, processes: int = 1) -> Measurement:
-            endpoint = stack.endpoint("noop", records, timeout=120)
+            endpoint = stack.endpoint("noop", records)
             return {"x": x, "result": session.measure(endpoint, load, roles, processes=processes)}
 
         def pipelined(depth: int, requests: int | None = None) -> Load:
@@ -417,15 +411,13 @@ ROWS = {
     "tensors_float32": Row("Raw tensors in float32, 8 in flight", partial(images, kind="tensor", precision="float32")),
     "vector_latency": Row("Small vector, one in flight", vector_latency, "latency"),
     "vector_pipelined": Row("Small vector, pipelined", vector_pipelined),
-    "images_http": Row(
-        "JPEG to best class over HTTP, the same JSON to each server, 8 in flight", partial(images, over_http=True)
-    ),
+    "images_http": Row("JPEG to best class over HTTP, 8 in flight", partial(images, over_http=True)),
     "images_http_float32": Row(
-        "JPEG to best class over HTTP, the same JSON to each server, in float32, 8 in flight",
+        "JPEG to best class over HTTP, in float32, 8 in flight",
         partial(images, precision="float32", over_http=True),
     ),
     "image_latency_http": Row(
-        "JPEG to best class over HTTP, the same JSON to each server, one in flight",
+        "JPEG to best class over HTTP, one in flight",
         partial(images, in_flight=1, over_http=True),
     ),
     "classes_http": Row("JPEG to 1,000 values as JSON over HTTP, 8 in flight", classes_http),
@@ -434,39 +426,33 @@ ROWS = {
     "rows_1": Row("Requests of a small vector over HTTP, 8 in flight", served),
     "rows_16": Row("Requests of 16 small vectors over HTTP, 8 in flight", partial(served, rows=16)),
     "rows_256": Row("Requests of 256 small vectors over HTTP, 8 in flight", partial(served, rows=256)),
-    "vector_grpc": Row(
-        "Small vector over gRPC, KServe's protocol, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT, grpc=True)
-    ),
-    "rows_256_grpc": Row(
-        "Requests of 256 small vectors over gRPC, KServe's protocol, 8 in flight", partial(served, rows=256, grpc=True)
-    ),
+    "vector_grpc": Row("Small vector over gRPC, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT, grpc=True)),
+    "rows_256_grpc": Row("Requests of 256 small vectors over gRPC, 8 in flight", partial(served, rows=256, grpc=True)),
     "as_installed": Row(
-        "JPEG to best class over HTTP, 8 in flight, all servers as installed",
+        "JPEG to best class over HTTP, 8 in flight, as installed",
         partial(served, kind="jpeg", as_installed=True),
     ),
     "as_installed_vector": Row(
-        "Small vector over HTTP, 32 in flight, all servers as installed",
+        "Small vector over HTTP, 32 in flight, as installed",
         partial(served, in_flight=HTTP_IN_FLIGHT, as_installed=True),
     ),
     "as_installed_256": Row(
-        "Requests of 256 small vectors over HTTP, 8 in flight, all servers as installed",
+        "Requests of 256 small vectors over HTTP, 8 in flight, as installed",
         partial(served, rows=256, as_installed=True),
     ),
-    "texts": Row(
-        "Embeddings of 32 texts over HTTP, all-MiniLM-L6-v2, 8 in flight, all servers as installed", embeddings
-    ),
+    "texts": Row("Embeddings of 32 texts over HTTP, 8 in flight, as installed", embeddings),
     "text_latency": Row(
-        "Embeddings of 32 texts over HTTP, all-MiniLM-L6-v2, one in flight, all servers as installed",
+        "Embeddings of 32 texts over HTTP, one in flight, as installed",
         partial(embeddings, in_flight=1),
     ),
-    "workers": Row("Vector of 24,576 numbers as JSON over HTTP, 32 in flight, front end with workers: 2", workers),
+    "workers": Row("24,576 numbers as JSON over HTTP, front end with workers: 2", workers),
     "scaling": Row("Scaling over task slots, with a model that sleeps 50 ms", scaling, "scaling"),
     "backlog": Row("A long queue", backlog, "backlog"),
     "start": Row("From a stopped machine to the first answer", start, "start"),
     "update": Row("A new version of the model under load, 8 in flight", update, "update"),
     "machine_dies": Row("One of two machines dies under load, 8 in flight", machine_dies, "machine_dies"),
-    "handler": Row("A handler that passes everything on, small vector, 512 in flight", partial(handler, kind="vector")),
-    "handler_images": Row("A handler that passes everything on, JPEG, 32 in flight", partial(handler, kind="jpeg")),
+    "handler": Row("A handler that passes small vectors on, 512 in flight", partial(handler, kind="vector")),
+    "handler_images": Row("A handler that passes JPEG on, 32 in flight", partial(handler, kind="jpeg")),
     "lengths": Row("Texts of different lengths, small encoder, 64 in flight", partial(lengths, name="encoder")),
     "lengths_minilm": Row(
         "Texts of different lengths, encoder as MiniLM, 64 in flight", partial(lengths, name="minilm")

@@ -91,9 +91,9 @@ class Stack:
         self._configure(job, model, settings)
         self._command(_UPDATE, job)
 
-    def endpoint(self, job: str, records: Sequence[Record], timeout: float = 60.0) -> Endpoint:
+    def endpoint(self, job: str, records: Sequence[Record]) -> Endpoint:
         """Return the address of a job for the native client."""
-        return Endpoint("redis", self.redis_url, job, records, timeout)
+        return Endpoint("redis", self.redis_url, job, records, timeout=120)
 
     def front_end(self, job: str, workers: int = 1, scheme: str = "http") -> str:
         """Start the front end of a job, with a number of processes, unless it runs. Return its address.
