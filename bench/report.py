@@ -93,6 +93,8 @@ def _compared(row: Mapping[str, Any]) -> str:
     if layouts:
         heads = heads.replace("|", "|copies x threads|", 1)
         lines = [[name, "" if name in failed else layouts.get(str(name), ""), *rest] for name, *rest in lines]
+    if "cpu_share" not in row["ours"][0]:
+        return table(heads, lines)
     share = middle(row["ours"], "cpu_share", "load generator")
     return f"{table(heads, lines)}\n\nThe load generator used {share:.2f} of a core of the same machine."
 

@@ -19,7 +19,7 @@ import psutil
 from cluster_serving.bench.load.payload import Record, raw_body
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
 from cluster_serving.bench.suite.grpc_target import over_grpc
-from cluster_serving.bench.suite.stack import Unavailable, free_port, program
+from cluster_serving.bench.suite.stack import Unavailable, free_port, program, run
 from cluster_serving.protocol.inputs import Array
 
 SOURCES = Path("bench/peers").absolute()
@@ -59,7 +59,7 @@ class Work:
     def environment(self, ports: Sequence[int] = (0,)) -> dict[str, str]:
         """Return the environment variables of `engine.py`."""
         fields = asdict(replace(self, records=())) | {"model": str(self.model.absolute()), "ports": ports}
-        return {"BENCH_WORK": json.dumps(fields), "PYTHONPATH": str(SOURCES)}
+        return {"BENCH_WORK": json.dumps(fields)}
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,8 @@ PEERS = {
     "fastapi": Peer(),
     "mosec": Peer(("python", "server.py", "--port", "{port}", "--address", "127.0.0.1"), path="/inference"),
     "litserve": Peer(kinds=_JSON),
+    "ray_data": Peer(kinds={"files": "files"}),
+    "daft": Peer(kinds={"files": "files"}),
     "litserve_texts": Peer(path="/v1/embeddings", kinds={"texts": "embeddings"}),
     "bentoml": Peer(
         ("bentoml", "serve", "server:Bench", "--port", "{port}", "--host", "127.0.0.1"),
@@ -175,7 +177,7 @@ class Peers:
         marker, wanted = folder / "installed", requirements.read_text("utf8")
         if not marker.exists() or marker.read_text("utf8") != wanted:
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-            _run([folder / "bin/python", "-m", "pip", "install", "--quiet", "-r", requirements])
+            run([folder / "bin/python", "-m", "pip", "install", "--quiet", "-r", requirements])
             marker.write_text(wanted, "utf8")
         return folder / "bin"
 
@@ -208,10 +210,10 @@ class Peers:
             return [str(binaries / executable), *arguments]
 
         def update(way: str, model: Path) -> None:
-            _run(filled(peer.updates[way], model=str(model.absolute())), cwd=home, env=environment)
+            run(filled(peer.updates[way], model=str(model.absolute())), cwd=home, env=environment)
 
         for command in peer.prepare:
-            _run(filled(command), cwd=home, env=environment)
+            run(filled(command), cwd=home, env=environment)
         log = home / "server.log"
         with program(filled(peer.command), ports[0], log, cwd=home, env=environment) as process:
             endpoint = Endpoint(
@@ -235,7 +237,9 @@ class Peers:
         for file, record in zip(files, work.records, strict=True):
             file.write_bytes(raw_body(record))
         python = self.install(name) / "python" if name else Path(sys.executable)
-        output = _run([python, script, *arguments, *files], env=os.environ | work.environment())
+        # A library of a peer would take the folder of another peer, such as triton, for a package.
+        path = {} if name else {"PYTHONPATH": str(SOURCES)}
+        output = run([python, script, *arguments, *files], env=os.environ | work.environment() | path)
         return json.loads(output.splitlines()[-1])
 
     def right(self, work: Work) -> list[Array]:
@@ -263,14 +267,6 @@ class Serving(NamedTuple):
         """Kill a process that serves a copy of the model."""
         processes = psutil.Process(self.pid).children(recursive=True)
         next(process for process in processes if "".join(process.cmdline()).startswith(self.replica)).kill()
-
-
-def _run(command: Sequence[str | Path], **options: Any) -> str:
-    """Run a program and return its output; raise `Unavailable` with the end of it if it fails."""
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
-    if done.returncode:
-        raise Unavailable(f"{Path(command[0]).name} {command[1]}: {(done.stderr or done.stdout).strip()[-300:]}")
-    return str(done.stdout)
 
 
 def _wait_for_answers(endpoint: Endpoint, process: subprocess.Popen[bytes], log: Path) -> None:

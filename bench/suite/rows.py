@@ -18,6 +18,7 @@ from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
 from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.bench.suite import models, pieces
+from cluster_serving.bench.suite.files import files, flink
 from cluster_serving.bench.suite.grpc_target import over_grpc
 from cluster_serving.bench.suite.peers import PEERS, SOURCES, Work
 from cluster_serving.bench.suite.session import BenchSession, Measurement, Run
@@ -458,6 +459,9 @@ ROWS = {
         "Texts of different lengths, encoder as MiniLM, 64 in flight", partial(lengths, name="minilm")
     ),
     "pieces": Row("From the making of a piece of an answer to its arrival", answers_in_pieces, "pieces"),
+    "score": Row("1,000,000 rows of a Parquet file", partial(files, kind="vector")),
+    "score_images": Row("4,000 JPEG files of a folder", partial(files, kind="jpeg")),
+    "flink": Row("Vectors in a Flink job: a function of SQL", flink),
     "costs": Row("What a request costs", costs, "costs"),
 }
 """All rows, in the order in which they are measured."""

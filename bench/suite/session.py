@@ -49,6 +49,9 @@ class BenchSettings:
         clients: Points of the curve over clients.
         slots: Points of the curve over task slots: slots in all, and slots of a TaskManager.
         backlog: Waiting requests.
+        file_rows: Rows of a file.
+        file_images: Images of a folder.
+        flink_rows: Vectors of a Flink job.
     """
 
     rounds: int = 3
@@ -61,6 +64,9 @@ class BenchSettings:
     clients: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
     slots: tuple[tuple[int, int], ...] = ((1, 2), (2, 2), (4, 2), (8, 2), (16, 8), (32, 8))
     backlog: int = 100_000
+    file_rows: int = 1_000_000
+    file_images: int = 4_000
+    flink_rows: int = 200_000
 
     @classmethod
     def quick(cls, peers: tuple[str, ...]) -> BenchSettings:
@@ -68,6 +74,7 @@ class BenchSettings:
         return cls(
             rounds=1, warm_up=0.5, window=0.5, most_windows=3, peers=peers, request_counts=(1, 100, 1_000),
             payload_bytes=(100, 100_000), clients=(1, 8), slots=((1, 2), (2, 2)), backlog=2_000,
+            file_rows=20_000, file_images=64, flink_rows=20_000,
         )  # fmt: skip
 
 

@@ -141,17 +141,20 @@ class Stack:
         (folder / "config.yaml").write_text(json.dumps(config))
 
     def _command(self, name: str, job: str, *arguments: str) -> None:
-        done = subprocess.run(
-            [str(_BIN / name), *arguments],
-            cwd=self.folder / job,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=_COMMAND_TIMEOUT,
-            check=False,
-        )
-        if done.returncode:
-            raise Unavailable(f"{name} of job {job}: {(done.stderr or done.stdout).strip()[-500:]}")
+        run([_BIN / name, *arguments], cwd=self.folder / job, env=self._environment, timeout=_COMMAND_TIMEOUT)
+
+
+def run(command: Sequence[str | Path], **options: Any) -> str:
+    """Run a program and return its output; `options` are those of `subprocess.run`.
+
+    Raises:
+        Unavailable: If it fails; the text has the end of its messages.
+    """
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    if done.returncode:
+        name = " ".join(map(str, [Path(command[0]).name, *command[1:3]]))
+        raise Unavailable(f"{name} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]}")
+    return str(done.stdout)
 
 
 def _exit(*_: object) -> None:
