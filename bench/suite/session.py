@@ -159,22 +159,15 @@ class BenchSession:
         all_ours: list[Measurement] = []
         results: dict[str, Any] = {}
         for name, other in others.items():
-            pairs: list[tuple[Measurement, Measurement]] = []
             try:
-                for number in range(self.settings.rounds):
-                    pairs.append((ours(), other()))
-                    a, b = (pair["rate"] for pair in pairs[-1])
-                    self.report(
-                        f"  round {number + 1}: ours {a:,.1f}/s, {name} {b:,.1f}/s, ratio {a / max(b, 1e-9):.2f}"
-                    )
+                mine, theirs = zip(*[(ours(), other()) for _ in range(self.settings.rounds)], strict=True)
             except Unavailable as error:
-                self.report(f"  {name}: {error}")
                 results[name] = {"failed": str(error)}
-            all_ours += [a for a, _ in pairs]
-            if pairs:
-                our_rates, runs = [a["rate"] for a, _ in pairs], [b for _, b in pairs]
-                rates = ratio(our_rates, [b["rate"] for b in runs])
-                results[name] = results.get(name, {}) | {"ours": our_rates, "runs": runs, "ratio": rates}
+            else:
+                all_ours += mine
+                rates = ([run["rate"] for run in runs] for runs in (mine, theirs))
+                results[name] = {"runs": theirs, "ratio": ratio(*rates)}
+            self.report(f"  {name}: {results[name].get('failed') or results[name]['ratio']}")
         return {"ours": all_ours or [ours()], "others": results}
 
     def compare_best(
