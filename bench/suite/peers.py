@@ -134,20 +134,6 @@ PEERS = {
         # Triton embeds Python, and must load the library of this Python, not the system's.
         environment={"PYTRITON_HOME": "{folder}", "LD_LIBRARY_PATH": sysconfig.get_config_var("LIBDIR") or ""},
     ),
-    "torchserve": Peer(
-        (
-            *("torchserve", "--foreground", "--ncs", "--disable-token-auth", "--model-store", "{folder}"),
-            *("--ts-config", "{folder}/config.properties"),
-        ),
-        path="/predictions/bench",
-        prepare=(
-            (
-                *("torch-model-archiver", "--model-name", "bench", "--version", "1", "--handler", "server.py"),
-                *("--extra-files", "engine.py", "--export-path", "{folder}"),
-            ),
-            ("python", "server.py", "{folder}"),
-        ),
-    ),
 }
 """The peers by name."""
 
@@ -193,7 +179,7 @@ class Peers:
         if kind is None:
             raise Unavailable(f"{name} is not set up for {work.kind}")
         binaries = self.install(name)
-        ports = [free_port() for _ in range(5)]
+        ports = [free_port() for _ in range(3)]
         home = (self.folder / name).absolute()
         shutil.rmtree(home, ignore_errors=True)
         shutil.copytree(SOURCES / (peer.source or name), home)
