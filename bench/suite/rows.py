@@ -128,11 +128,8 @@ def embeddings(session: BenchSession, in_flight: int = IN_FLIGHT) -> Measurement
     loop = partial(session.peers.bare, work, script=SOURCES / "litserve_texts" / "server.py", name="litserve_texts")
     right = loop("answers") if names else None
     with Stack() as stack:
-
-        def alone() -> Measurement:
-            with stack.frozen():
-                return dict(loop(str(session.settings.window * 3)))
-
+        # The stack is idle meanwhile and not suspended: loading may take longer than Flink's heartbeats allow.
+        alone = partial(loop, str(session.settings.window * 3))
         stack.start("bench", model, pooling="mean", normalize=True, maxTokens=256, **AS_INSTALLED)
         url = f"{stack.front_end('bench')}/v1/embeddings"
         endpoint = replace(stack.endpoint("bench", records), kind="embeddings", url=url)
