@@ -34,14 +34,19 @@ def random_records(
 
 
 def token_records(count: int = 256) -> list[Record]:
-    """Return token ids and masks of as many texts, the same ones every time, of 4 to 128 tokens.
+    """Return token ids, masks and types of as many texts, the same ones every time, of 4 to 128 tokens.
 
     Lengths are those of sentences and short paragraphs: a log-normal distribution with a median of 21 and a mean of 28.
     """
     random = np.random.default_rng(0)
     sizes = np.clip(np.exp(random.normal(3.1, 0.7, count)), 4, 128).astype(int)
     return [
-        {"input_ids": random.integers(1, 30_000, size), "attention_mask": np.ones(size, np.int64)} for size in sizes
+        {
+            "input_ids": random.integers(1, 30_000, size),
+            "attention_mask": np.ones(size, int),
+            "token_type_ids": np.zeros(size, int),
+        }
+        for size in sizes
     ]
 
 

@@ -16,14 +16,12 @@ import pyarrow as pa
 BATCH = 32 if engine.KIND == "jpeg" else 8192
 
 
-def compute(model: engine.Engine, values: list | np.ndarray) -> np.ndarray:
-    """Compute images as bytes, or rows."""
+def compute(model: engine.Engine, values: pa.Array) -> pa.FixedSizeListArray:
+    """Compute a column of images as bytes, or of rows."""
     if engine.KIND == "jpeg":
-        return model.infer(np.stack([engine.decode(raw) for raw in values]))
-    return model.infer(np.array(values, np.float32))
-
-
-def column(y: np.ndarray) -> pa.FixedSizeListArray:
+        y = model.infer(np.stack([engine.decode(raw) for raw in values.to_pylist()]))
+    else:
+        y = model.infer(np.array(values.flatten(), np.float32).reshape(len(values), -1))
     return pa.FixedSizeListArray.from_arrays(pa.array(y.ravel()), y.shape[1])
 
 
@@ -34,14 +32,14 @@ def bare(source: str, target: str) -> None:
         if engine.KIND == "jpeg":
             files = sorted(Path(source).iterdir())
             for start in range(0, len(files), BATCH):
-                yield [file.read_bytes() for file in files[start : start + BATCH]]
+                yield pa.array([file.read_bytes() for file in files[start : start + BATCH]])
         else:
             for batch in pq.ParquetFile(source).iter_batches(BATCH):
-                yield batch["x"].flatten().to_numpy().reshape(len(batch), -1)
+                yield batch["x"]
 
     model, writer = engine.Engine(), None
     for values in batches():
-        table = pa.table({"y": column(compute(model, values))})
+        table = pa.table({"y": compute(model, values)})
         writer = writer or pq.ParquetWriter(f"{target}/y.parquet", table.schema)
         writer.write_table(table)
     writer.close()
@@ -54,11 +52,14 @@ def ray_data(source: str, target: str) -> None:
         def __init__(self) -> None:
             self.model = engine.Engine()
 
-        def __call__(self, batch: dict) -> dict:
-            return {"y": compute(self.model, batch["bytes" if engine.KIND == "jpeg" else "x"])}
+        def __call__(self, batch: pa.Table) -> pa.Table:
+            values = batch["bytes" if engine.KIND == "jpeg" else "x"].combine_chunks()
+            return pa.table({"y": compute(self.model, values)})
 
     read = ray.data.read_binary_files if engine.KIND == "jpeg" else ray.data.read_parquet
-    read(source).map_batches(Model, batch_size=BATCH, concurrency=engine.WORKERS).write_parquet(target)
+    # An actor for each core would leave none for reading.
+    options = {"batch_size": BATCH, "batch_format": "pyarrow", "concurrency": engine.WORKERS, "num_cpus": 0.5}
+    read(source).map_batches(Model, **options).write_parquet(target)
 
 
 def daft(source: str, target: str) -> None:
@@ -71,10 +72,7 @@ def daft(source: str, target: str) -> None:
 
         @daft.method.batch(return_dtype=daft.DataType.list(daft.DataType.float32()), batch_size=BATCH)
         def compute(self, values: daft.Series) -> object:
-            return column(compute(self.model, values.to_arrow().to_pylist() if engine.KIND == "jpeg" else rows(values)))
-
-    def rows(values: daft.Series) -> np.ndarray:
-        return values.to_arrow().flatten().to_numpy().reshape(len(values), -1)
+            return compute(self.model, values.to_arrow())
 
     if engine.KIND == "jpeg":
         frame = daft.from_glob_path(f"{source}/*").select(daft.col("path").download().alias("x"))

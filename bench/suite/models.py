@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -106,39 +107,12 @@ def save_mobilenet(folder: Path, version: int = 1) -> None:
 
 
 def save_encoder(folder: Path, layers: int, size: int, heads: int) -> None:
-    """Save a transformer encoder: `input_ids` and `attention_mask` int64 [?, ?] → `y` float32 [?, size], their mean."""
-    from openvino import Model
-    from openvino import opset13 as ops
-
-    random = np.random.default_rng(0)
-
-    def linear(x: Any, rows: int, columns: int) -> Any:
-        matrix = random.normal(0, rows**-0.5, (rows, columns)).astype(np.float32)
-        return ops.matmul(x, ops.constant(matrix), False, False)
-
-    def norm(x: Any) -> Any:
-        return ops.mvn(x, ops.constant([-1]), True, 1e-12, "inside_sqrt")
-
-    def split(x: Any) -> Any:
-        shape = ops.constant(np.array([0, 0, heads, size // heads]))
-        return ops.transpose(ops.reshape(x, shape, True), ops.constant([0, 2, 1, 3]))
-
-    ids, mask = (ops.parameter([-1, -1], np.int64, name=name) for name in ("input_ids", "attention_mask"))
-    table = ops.constant(random.normal(0, 1, (_VOCABULARY, size)).astype(np.float32))
-    x = norm(ops.gather(table, ids, ops.constant(0)))
-    weights = ops.convert(mask, "f32")
-    hidden = ops.multiply(ops.subtract(weights, ops.constant(np.float32(1))), ops.constant(np.float32(1e4)))
-    hidden = ops.unsqueeze(hidden, ops.constant([1, 2]))
-    for _ in range(layers):
-        query, key, value = (split(linear(x, size, size)) for _ in range(3))
-        seen = ops.scaled_dot_product_attention(query, key, value, hidden)
-        seen = ops.reshape(ops.transpose(seen, ops.constant([0, 2, 1, 3])), ops.constant(np.array([0, 0, size])), True)
-        x = norm(ops.add(x, linear(seen, size, size)))
-        x = norm(ops.add(x, linear(ops.gelu(linear(x, size, 4 * size), "erf"), 4 * size, size)))
-    weights = ops.unsqueeze(weights, ops.constant(2))
-    total = ops.reduce_sum(ops.multiply(x, weights), ops.constant([1]), False)
-    y = ops.divide(total, ops.reduce_sum(weights, ops.constant([1]), False))
-    _save(folder, Model([y], [ids, mask], "bench"))
+    """Save a BERT of random weights: token ids, their mask and types int64 [?, ?] → float32 [?, ?, size]."""
+    sys.path.insert(0, "examples")
+    sentences = import_module("sentence_model")
+    config = {"hidden_size": size, "num_hidden_layers": layers, "num_attention_heads": heads}
+    config |= {"intermediate_size": 4 * size, "vocab_size": _VOCABULARY, "max_position_embeddings": 512}
+    sentences.save(sentences.Bert(config | {"type_vocab_size": 2, "layer_norm_eps": 1e-12}), folder)
 
 
 def downloaded(model: Path) -> Path:
@@ -170,11 +144,10 @@ def save_sleep(folder: Path) -> None:
 
 
 def _save(folder: Path, network: Any) -> None:
-    """Save an OpenVINO network as IR, with an output `y` and an input `x`, or several of their own names."""
+    """Save an OpenVINO network as IR, with an input `x` and an output `y`."""
     import openvino
 
-    for port in network.inputs:
-        port.get_tensor().set_names({port.node.friendly_name if len(network.inputs) > 1 else "x"})
+    network.input().get_tensor().set_names({"x"})
     network.output().get_tensor().set_names({"y"})
     folder.mkdir(parents=True, exist_ok=True)
     openvino.save_model(network, folder / "model.xml", compress_to_fp16=False)

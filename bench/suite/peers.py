@@ -224,7 +224,7 @@ class Peers:
             file.write_bytes(raw_body(record))
         python = self.install(name) / "python" if name else Path(sys.executable)
         # A library of a peer would take the folder of another peer, such as triton, for a package.
-        path = {} if name else {"PYTHONPATH": str(SOURCES)}
+        path = {"PYTHONPATH": str(SOURCES)} if script.parent == SOURCES else {}
         output = run([python, script, *arguments, *files], env=os.environ | work.environment() | path)
         return json.loads(output.splitlines()[-1])
 

@@ -209,9 +209,10 @@ def handler(session: BenchSession, kind: str) -> Measurement:
 
 def lengths(session: BenchSession, name: str) -> Measurement:
     """Measure texts of different lengths, as token ids, 64 in flight: padded, against batches of equal lengths only."""
-    settings = {"maxBatchSize": _TEXTS_IN_FLIGHT, "padding": {"input_ids": 0, "attention_mask": 0}}
-    case = Case(_model(session, name), payload.token_records(), _TEXTS_IN_FLIGHT, settings)
-    return case.against(session, "equal lengths", settings={"maxBatchSize": _TEXTS_IN_FLIGHT})
+    records, settings = payload.token_records(), {"maxBatchSize": _TEXTS_IN_FLIGHT, "pooling": "mean"}
+    padded = settings | {"padding": dict.fromkeys(records[0], 0)}
+    case = Case(_model(session, name), records, _TEXTS_IN_FLIGHT, padded)
+    return case.against(session, "equal lengths", settings=settings)
 
 
 def vector_latency(session: BenchSession) -> Measurement:
