@@ -40,7 +40,7 @@ from cluster_serving.protocol.errors import (
     QueueFull,
     ServingError,
 )
-from cluster_serving.protocol.metrics import LOAD_TIME, MODEL_MEMORY, PROCESS_MEMORY
+from cluster_serving.protocol.metrics import LOAD_TIME, MODEL_MEMORY, PROCESS_CPU, PROCESS_MEMORY
 
 NAME = "Inference"
 
@@ -267,6 +267,7 @@ class Inference(SelfClosing, FlatMapFunction):
             LOAD_TIME.name: lambda: round(1e6 * seconds),
             MODEL_MEMORY.name: lambda: max(0, grown),
             PROCESS_MEMORY.name: memory.resident,
+            PROCESS_CPU.name: lambda: time.process_time_ns() // 1000,
         }
         # The operators of a slot have its counts in common for as long as one of them holds them.
         self._counts = counts

@@ -120,6 +120,7 @@ PADDING = Metric("padding_elements", COUNTER, "elements", "Those of them that we
 LOAD_TIME = Metric("model_load_seconds", GAUGE, "seconds", "Time in which the slot loaded its model.")
 MODEL_MEMORY = Metric("model_memory_bytes", GAUGE, "bytes", "Growth of the process while it loaded the model.")
 PROCESS_MEMORY = Metric("process_memory_bytes", GAUGE, "bytes", "Memory of the process that has the slot.")
+PROCESS_CPU = Metric("process_cpu_seconds", COUNTER, "seconds", "CPU time of the process that has the slot.")
 RESTARTS = Metric("slot_restarts", GAUGE, "restarts", "Restarts of the slot since the job was started or changed.")
 SLOTS = Metric("slots", GAUGE, "slots", "Slots by version and state.", "state")
 QUEUE = Metric("queue_length", GAUGE, "requests", "Requests in the streams, unanswered.", of_job=True)
