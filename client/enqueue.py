@@ -213,13 +213,7 @@ def enqueue(
     folder = yield from folders.find(job, inputs)
     store = folder.write if folder else None
     fields = request_fields(
-        uri,
-        inputs,
-        reply_to,
-        options.deadline_ms,
-        reply_with=reply_with,
-        store=store,
-        version=options.version_text,
+        uri, inputs, reply_to, options.deadline_ms, reply_with=reply_with, store=store, version=options.version_text
     )
     priority = options.priority or NORMAL
     keys = JobKeys(job)

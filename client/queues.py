@@ -31,14 +31,7 @@ from cluster_serving.client.positions import Position, RecentEntries, recent_ent
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.client.texts import TextInputs, converted
-from cluster_serving.protocol.connection import (
-    Client,
-    connect,
-    connect_async,
-    persistent,
-    result_timeout,
-    translated,
-)
+from cluster_serving.protocol.connection import Client, connect, connect_async, persistent, result_timeout, translated
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import PIECES, RESULT
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestLost

@@ -108,13 +108,7 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
 
 
 def dead_letter(
-    client: Commands,
-    job: str,
-    ttl_s: int,
-    entry: Entry,
-    error: ServingError,
-    traceback: str = "",
-    version: str = "",
+    client: Commands, job: str, ttl_s: int, entry: Entry, error: ServingError, traceback: str = "", version: str = ""
 ) -> None:
     """Give a request up: keep it in the stream `<jobName>:dead` and answer it with the error, in one step.
 

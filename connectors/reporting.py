@@ -20,14 +20,7 @@ from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.events import record
 from cluster_serving.protocol.generations import LAST, SERVING, Generation
-from cluster_serving.protocol.keys import (
-    JOBS_KEY,
-    MAX_QUEUE_LENGTH,
-    PAYLOAD_FOLDER,
-    RESULT_TTL,
-    SECRET_FIELDS,
-    JobKeys,
-)
+from cluster_serving.protocol.keys import JOBS_KEY, MAX_QUEUE_LENGTH, PAYLOAD_FOLDER, RESULT_TTL, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 

@@ -189,9 +189,7 @@ class Predictor:
         )
 
     def predict(
-        self,
-        records: Sequence[Mapping[str, Value]],
-        on_piece: Callable[[int, NamedOutputs], object] | None = None,
+        self, records: Sequence[Mapping[str, Value]], on_piece: Callable[[int, NamedOutputs], object] | None = None
     ) -> list[NamedOutputs | ServingError]:
         """Answer records; those of one signature share calls of the model, and one that fails leaves the others alone.
 

@@ -4,11 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-_POOLING = {
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_lasttoken": "last",
-}
+_POOLING = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls", "pooling_mode_lasttoken": "last"}
 
 
 def settings(folder: Path) -> dict[str, Any]:

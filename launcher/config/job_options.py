@@ -5,14 +5,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from cluster_serving.job.options import (
-    MOST_ROWS,
-    BatchOptions,
-    ImageOptions,
-    JobOptions,
-    ModelOptions,
-    RedisOptions,
-)
+from cluster_serving.job.options import MOST_ROWS, BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST
 from cluster_serving.protocol import cgroup

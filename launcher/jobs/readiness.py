@@ -14,12 +14,7 @@ from cluster_serving.protocol.slots import SlotReport
 
 
 def wait_ready(
-    store: JobStore,
-    flink: Flink,
-    config: Config,
-    job_id: str,
-    submission: str,
-    generation: int | None = None,
+    store: JobStore, flink: Flink, config: Config, job_id: str, submission: str, generation: int | None = None
 ) -> SlotReport:
     """Wait until all slots of a submission are ready and the job runs. Return the report of a slot that is ready.
 

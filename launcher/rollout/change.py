@@ -28,14 +28,7 @@ from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.services.flink_rest import Job
-from cluster_serving.protocol.generations import (
-    CANARY,
-    CANDIDATE,
-    RETIRING,
-    SERVING,
-    SHADOW,
-    Generation,
-)
+from cluster_serving.protocol.generations import CANARY, CANDIDATE, RETIRING, SERVING, SHADOW, Generation
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
 
 T = TypeVar("T")

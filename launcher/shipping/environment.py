@@ -26,11 +26,7 @@ _LAYOUT = "1"
 _CODE = ("protocol", "connectors", "job")
 
 
-def ensure(
-    extras: Iterable[str],
-    with_interpreter: bool = True,
-    requirements: Iterable[str] = (),
-) -> Path:
+def ensure(extras: Iterable[str], with_interpreter: bool = True, requirements: Iterable[str] = ()) -> Path:
     """Return the archive with this interpreter, the packages of extras and further requirements, and this package.
 
     The archive is packed once for its content: versions of Python and packages, and the code of this package. Without

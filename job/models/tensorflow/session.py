@@ -25,12 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import Ten
 
 import tensorflow as tf
 
-__all__ = [
-    "SessionModel",
-    "has_tensor",
-    "tensor_name",
-    "tf",
-]  # import TensorFlow from here, as it is set up here
+__all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # import TensorFlow from here, as it is set up here
 
 tf.get_logger().setLevel("ERROR")  # the session API warns that it is deprecated
 

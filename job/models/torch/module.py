@@ -31,10 +31,7 @@ _MISSING_OPERATOR = (
 )
 """Pattern of PyTorch's errors about an operator that nothing has registered."""
 
-_PACKAGES = (
-    Package("torchvision", "torchvision", "torchvision"),
-    Package("torchaudio", "torchaudio", "torchaudio"),
-)
+_PACKAGES = (Package("torchvision", "torchvision", "torchvision"), Package("torchaudio", "torchaudio", "torchaudio"))
 """Packages with operators for PyTorch."""
 
 _MAX_PROBED_INPUTS = 4

@@ -25,13 +25,7 @@ from cluster_serving.launcher.targets.applications import Manager
 from cluster_serving.launcher.targets.base import check_redis
 from cluster_serving.launcher.targets.kubernetes import pod_templates
 from cluster_serving.launcher.targets.kubernetes.claim import Claim, name_of
-from cluster_serving.launcher.targets.kubernetes.deployments import (
-    JOB,
-    LABEL,
-    OURS,
-    SUBMISSION,
-    Deployments,
-)
+from cluster_serving.launcher.targets.kubernetes.deployments import JOB, LABEL, OURS, SUBMISSION, Deployments
 from cluster_serving.launcher.targets.kubernetes.keys import KubernetesKeys, of
 from cluster_serving.launcher.targets.kubernetes.kubectl import Kubectl
 from cluster_serving.launcher.targets.kubernetes.pod_templates import (
