@@ -15,8 +15,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
-from cluster_serving.launcher.services.flink_rest import Job
-from cluster_serving.launcher.targets.base import Flink
+from cluster_serving.launcher.services.flink_rest import Flink, Job
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.connection import address, translated
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError

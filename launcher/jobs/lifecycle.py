@@ -25,11 +25,10 @@ from cluster_serving.launcher.jobs.readiness import wait_ready
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import generation_of, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
-from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.services.flink_rest import Flink, Job
 from cluster_serving.launcher.services.process import Process, wait_until
 from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.launcher.targets import Target, target_of
-from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING

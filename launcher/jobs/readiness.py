@@ -8,8 +8,7 @@ from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.launcher.services.flink_rest import ENDED
-from cluster_serving.launcher.targets.base import Flink
+from cluster_serving.launcher.services.flink_rest import ENDED, Flink
 from cluster_serving.protocol.slots import SlotReport
 
 

@@ -11,8 +11,8 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import lock, model_copy
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import redis_server
+from cluster_serving.launcher.services.flink_rest import Flink
 from cluster_serving.launcher.targets import Target, target_of
-from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.protocol.connection import translated
 
 

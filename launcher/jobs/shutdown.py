@@ -8,10 +8,9 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lock
 from cluster_serving.launcher.jobs.lifecycle import cancel
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
-from cluster_serving.launcher.services.flink_rest import FlinkRest
+from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.targets import target_of
-from cluster_serving.launcher.targets.base import Flink
 from cluster_serving.launcher.targets.records import JobRecords
 from cluster_serving.settings.addresses import Address
 

@@ -58,9 +58,7 @@ class JobRecord:
 class JobStore:
     """Record, generations, slots and totals of a job. Each method raises `redis.RedisError` if Redis cannot be used.
 
-    Args:
-        client: A client that has replies as text.
-        job: `jobName`.
+    The client has replies as text.
     """
 
     def __init__(self, client: redis.Redis, job: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +45,6 @@ class Job:
         state: State in Flink's words.
         seconds: Time since its start.
         submission: Identifier of the submission that made it.
-        shown: Name in the Flink UI, which tells the generation.
     """
 
     id: str
@@ -52,10 +52,63 @@ class Job:
     state: str
     seconds: float
     submission: str = ""
-    shown: str = ""
 
 
-class FlinkRest(AbstractContextManager["FlinkRest"]):
+class Flink(ABC):
+    """The serving jobs of a target; `FlinkRest` is that of one cluster.
+
+    Raises:
+        LaunchError: From every method, if the target does not answer as expected.
+    """
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """The place of the jobs, for messages: a URL, or the name of a cluster."""
+
+    @abstractmethod
+    def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
+        """Return the jobs that have not ended, or those that have, of one name or of all, the latest first."""
+
+    def has_new(self, name: str) -> bool:
+        """Return True if a job of that name is so new that `jobs` may leave it out; managers list a job at once."""
+        return False
+
+    @abstractmethod
+    def state(self, job_id: str) -> str:
+        """Return the state of a job in Flink's words; `FAILED` also if its main program failed."""
+
+    def root_cause(self, job_id: str) -> str | None:
+        """Return the cause of the latest failure of a job in one line; None if there was none."""
+        trace = self.trace(job_id)
+        return None if trace is None else cause(trace)
+
+    @abstractmethod
+    def trace(self, job_id: str) -> str | None:
+        """Return all that is known of the latest failure of a job; None if there was none."""
+
+    def waits_for(self, job_id: str) -> str:
+        """Return in words what a job needs of its target and does not get; empty if nothing."""
+        return ""
+
+    @abstractmethod
+    def restarts(self, job_id: str) -> int:
+        """Return the number of times that Flink has started a job again."""
+
+    @abstractmethod
+    def parallelism(self, job_id: str) -> int:
+        """Return the number of slots that a job uses; 0 if it is not known yet."""
+
+    @abstractmethod
+    def page(self, job_id: str) -> str:
+        """Return the address of a job in the Flink UI."""
+
+    @abstractmethod
+    def cancel(self, job_id: str) -> None:
+        """Stop a job, wait until it has ended, and remove what it leaves behind."""
+
+
+class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
     """A client of the cluster at `http://host:port`; use it in a `with` statement.
 
     Raises:
@@ -123,7 +176,7 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
                 given = self._parameters(job["jid"])
                 if MARK in given and name in (None, given.get(NAME)):
                     seconds = job["duration"] / 1000
-                    jobs.append(Job(job["jid"], given[NAME], job["state"], seconds, given[MARK], job["name"]))
+                    jobs.append(Job(job["jid"], given[NAME], job["state"], seconds, given[MARK]))
         return jobs
 
     def has_new(self, name: str) -> bool:
@@ -135,11 +188,6 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
     def state(self, job_id: str) -> str:
         """Return the state of a job."""
         return str(self._get(f"/jobs/{job_id}")["state"])
-
-    def root_cause(self, job_id: str) -> str | None:
-        """Return the cause of the latest exception of a job in one line; None if there was none."""
-        trace = self.trace(job_id)
-        return None if trace is None else cause(trace)
 
     def trace(self, job_id: str) -> str | None:
         """Return the stack trace of the latest exception of a job; None if there was none."""
@@ -159,10 +207,6 @@ class FlinkRest(AbstractContextManager["FlinkRest"]):
         with suppress(LaunchError):
             lines = _PRINTED.findall(self._request("GET", "/jobmanager/log").text)
             return "\n".join(line for line in lines if not line.startswith("---"))
-        return ""
-
-    def waits_for(self, _: str) -> str:
-        """Return nothing: the machines of a cluster are not started for a job."""
         return ""
 
     def restarts(self, job_id: str) -> int:

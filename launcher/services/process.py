@@ -57,12 +57,11 @@ class Process(JsonRecord):
         """Terminate supervisors and process, and wait until they have ended; kill them after `grace` seconds."""
         if not self.is_alive:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGTERM)
-        if not wait_until(lambda: not self.is_alive, grace):
+        for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            wait_until(lambda: not self.is_alive, grace)
+                os.killpg(self.pid, number)
+            if wait_until(lambda: not self.is_alive, grace):
+                return
 
     def retire(self) -> None:
         """Tell supervisors and process to end, however long the process takes for it."""
@@ -164,15 +163,9 @@ def remove_files(home: Path, keep: Collection[str]) -> None:
 def wait_until_serving(
     process: Process, serves: Callable[[], bool], timeout: float, name: str, log: Path, offset: int = 0
 ) -> None:
-    """Wait until a process that was just started serves, at most `timeout` seconds.
+    """Wait until a process that was just started serves, at most `timeout` seconds; messages have the `name`.
 
-    Args:
-        process: The process.
-        serves: Function that returns True if the process serves.
-        timeout: Most seconds.
-        name: Name of the service, for messages.
-        log: File with the output of the process.
-        offset: Size of the file when the process was started, if another one writes to it, too.
+    The log has the output of the process behind the offset.
 
     Raises:
         LaunchError: If the process ends, or does not serve in time; it is stopped then. The message has the last error

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +17,9 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
-from cluster_serving.launcher.services.flink_rest import ENDED, FlinkRest, Job, cause
+from cluster_serving.launcher.services.flink_rest import ENDED, Flink, FlinkRest, Job
 from cluster_serving.launcher.services.process import locked
-from cluster_serving.launcher.targets.base import Flink, Target
+from cluster_serving.launcher.targets.base import Target
 
 _STARTING = "INITIALIZING"
 """State of a job whose Flink is being started, in Flink's words."""
@@ -58,8 +58,8 @@ class Application:
         return self.state in ENDED
 
 
-class Applications(AbstractContextManager["Applications"], ABC):
-    """The serving jobs of a manager; a `Flink`. Use it in a `with` statement.
+class Applications(Flink, AbstractContextManager["Applications"]):
+    """The serving jobs of a manager. Use it in a `with` statement.
 
     Flink goes on after the end of the job or of its main program (`SETTINGS`), so that the cause can be read.
 
@@ -74,11 +74,6 @@ class Applications(AbstractContextManager["Applications"], ABC):
     def __exit__(self, *exc: object) -> None:
         for flink in self._flinks.values():
             flink.__exit__(*exc)
-
-    @property
-    @abstractmethod
-    def where(self) -> str:
-        """The place of the jobs, for messages."""
 
     @abstractmethod
     def applications(self, ended: bool) -> list[Application]:
@@ -104,18 +99,9 @@ class Applications(AbstractContextManager["Applications"], ABC):
         chosen = [found for found in self.applications(ended) if name in (None, found.name)]
         return [Job(found.id, found.name, self._state(found), found.seconds, found.submission) for found in chosen]
 
-    def has_new(self, name: str) -> bool:
-        """Return False: managers list an application at once."""
-        return False
-
     def state(self, job_id: str) -> str:
         """Return the state of a job; the manager's word for the application before its Flink is up."""
         return self._state(self.application(job_id))
-
-    def root_cause(self, job_id: str) -> str | None:
-        """Return the cause of the latest failure of a job in one line; None if there was none."""
-        trace = self.trace(job_id)
-        return None if trace is None else cause(trace)
 
     def trace(self, job_id: str) -> str | None:
         """Return the trace of the job or of its main program, or the manager's reason for its end."""
@@ -134,21 +120,21 @@ class Applications(AbstractContextManager["Applications"], ABC):
 
     def restarts(self, job_id: str) -> int:
         """Return the number of times that Flink has started a job again; 0 while it is not known."""
-        with suppress(LaunchError):
-            flink, job = self._inside(self.application(job_id))
-            return flink.restarts(job.id) if flink and job else 0
-        return 0
+        return self._count(job_id, FlinkRest.restarts)
 
     def parallelism(self, job_id: str) -> int:
         """Return the number of slots that a job uses; 0 while it is not known."""
-        with suppress(LaunchError):
-            flink, job = self._inside(self.application(job_id))
-            return flink.parallelism(job.id) if flink and job else 0
-        return 0
+        return self._count(job_id, FlinkRest.parallelism)
 
     def cancel(self, job_id: str) -> None:
         """End the application of a job."""
         self.remove(self.application(job_id))
+
+    def _count(self, job_id: str, count: Callable[[FlinkRest, str], int]) -> int:
+        with suppress(LaunchError):
+            flink, job = self._inside(self.application(job_id))
+            return count(flink, job.id) if flink and job else 0
+        return 0
 
     def _state(self, found: Application) -> str:
         if found.has_ended or not found.url:

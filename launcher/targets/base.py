@@ -4,57 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_home import FlinkHome
-from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.services.flink_rest import Flink
 from cluster_serving.launcher.targets.records import JobRecords
 from cluster_serving.settings.model import Settings
-
-
-class Flink(Protocol):
-    """The serving jobs of a target; `FlinkRest` is that of one cluster.
-
-    Raises:
-        LaunchError: From every method, if the target does not answer as expected.
-    """
-
-    @property
-    def where(self) -> str:
-        """The place of the jobs, for messages: a URL, or the name of a cluster."""
-
-    def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
-        """Return the jobs that have not ended, or those that have, of one name or of all, the latest first."""
-
-    def has_new(self, name: str) -> bool:
-        """Return True if a job of that name is so new that `jobs` may leave it out."""
-
-    def state(self, job_id: str) -> str:
-        """Return the state of a job in Flink's words; `FAILED` also if its main program failed."""
-
-    def root_cause(self, job_id: str) -> str | None:
-        """Return the cause of the latest failure of a job in one line; None if there was none."""
-
-    def trace(self, job_id: str) -> str | None:
-        """Return all that is known of the latest failure of a job; None if there was none."""
-
-    def waits_for(self, job_id: str) -> str:
-        """Return in words what a job needs of its target and does not get; empty if nothing."""
-
-    def restarts(self, job_id: str) -> int:
-        """Return the number of times that Flink has started a job again."""
-
-    def parallelism(self, job_id: str) -> int:
-        """Return the number of slots that a job uses; 0 if it is not known yet."""
-
-    def page(self, job_id: str) -> str:
-        """Return the address of a job in the Flink UI."""
-
-    def cancel(self, job_id: str) -> None:
-        """Stop a job, wait until it has ended, and remove what it leaves behind."""
 
 
 class Target(ABC):

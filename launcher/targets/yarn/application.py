@@ -7,7 +7,6 @@ import shlex
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -191,7 +190,7 @@ class YarnApplication(Manager):
         loaded = bundle.load(self.config.ships, options)
         self.home.prepare({})
         with self.flink() as applications:
-            cores = applications.rest.limits().cores
+            cores = applications.rest.most_cores()
             libraries, archives = self._upload(loaded, applications)
             shipped = {TAG, f"{_SUBMISSION}{options.submission}", *(f"{_SHIPS}{Path(uri).name}" for uri in archives)}
             shipped.add(f"{_SHIPS}{Path(libraries).name}")
@@ -342,13 +341,8 @@ def settings(config: Config, loaded: Bundle, cores: int) -> dict[str, Any]:
 
 def _flink_files(home: FlinkHome) -> dict[PurePosixPath, Path]:
     """Return Flink's libraries and plugins as they are to lie in the cluster's file system."""
-    return dict(_files_in(home, "lib")) | dict(_files_in(home, "plugins"))
-
-
-def _files_in(home: FlinkHome, name: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    for file in sorted((home.path / name).rglob("*")):
-        if file.is_file():
-            yield PurePosixPath(file.relative_to(home.path)), file
+    files = (file for name in ("lib", "plugins") for file in sorted((home.path / name).rglob("*")) if file.is_file())
+    return {PurePosixPath(file.relative_to(home.path)): file for file in files}
 
 
 def _log_settings(home: FlinkHome) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
@@ -46,34 +47,25 @@ class HadoopFiles:
         Raises:
             LaunchError: If other users cannot read it: YARN shares it among the applications of a node.
         """
-        target = self._at(name)
+        target = self._path(self._folder, name)
         if not self._fs.exists(target):
             size = sum(file.stat().st_size for file in files.values())
             say(f"Uploading {what} to {self.folder}, {size / 1e6:.0f} MB")
-            unfinished = self._unfinished(name)
-            try:
+            with self._uploading(target) as unfinished:
                 for path, file in files.items():
                     # Real files: the home of a client has links.
                     self._put(file, self._path(unfinished, str(path)), _PUBLIC)
                 self._publish(unfinished)
-                self._rename(unfinished, target)
-            finally:
-                self._fs.delete(unfinished, True)
         self._check_public(target)
         return str(target.toString())
 
     def ensure(self, file: Path, what: str) -> str:
         """Upload a file that this user alone may read, if no file of its name is there, and return its URI."""
-        target = self._at(file.name)
-        size = file.stat().st_size
+        target = self._path(self._folder, file.name)
         if not self._fs.exists(target):
-            say(f"Uploading {what} to {self.folder}, {size / 1e6:.0f} MB")
-            unfinished = self._unfinished(file.name)
-            try:
+            say(f"Uploading {what} to {self.folder}, {file.stat().st_size / 1e6:.0f} MB")
+            with self._uploading(target) as unfinished:
                 self._put(file, unfinished, _PRIVATE)
-                self._rename(unfinished, target)
-            finally:
-                self._fs.delete(unfinished, True)
         return str(target.toString())
 
     def prune(self, used: Collection[str]) -> None:
@@ -100,21 +92,22 @@ class HadoopFiles:
         folder = self._path(self._fs.getHomeDirectory(), path)
         return {s.getPath().getName() for s in self._fs.listStatus(folder)} if self._fs.exists(folder) else set()
 
-    def _at(self, name: str) -> Any:
-        return self._path(self._folder, name)
-
-    def _unfinished(self, name: str) -> Any:
-        return self._at(f".unfinished-{name}-{uuid4().hex}")
+    @contextmanager
+    def _uploading(self, target: Any) -> Iterator[Any]:
+        """Provide another path, whose file or folder has the name of the target once it is complete."""
+        unfinished = self._path(self._folder, f".unfinished-{target.getName()}-{uuid4().hex}")
+        try:
+            yield unfinished
+            # Another command may have been faster.
+            if not self._fs.rename(unfinished, target) and not self._fs.exists(target):
+                raise LaunchError(f"{target.toString()} cannot be written")
+        finally:
+            self._fs.delete(unfinished, True)
 
     def _put(self, file: Path, target: Any, mode: int) -> None:
         # This file system keeps a checksum beside each file on a local disk.
         self._fs.copyFromLocalFile(False, True, self._path(f"file://{os.path.realpath(file)}"), target)
         self._fs.setPermission(target, self._permission(mode))
-
-    def _rename(self, source: Any, target: Any) -> None:
-        # Another command may have been faster.
-        if not self._fs.rename(source, target) and not self._fs.exists(target):
-            raise LaunchError(f"{target.toString()} cannot be written")
 
     def _publish(self, folder: Any) -> None:
         self._fs.setPermission(folder, self._permission(_PUBLIC_FOLDER))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -16,14 +15,6 @@ ENDED = ("FINISHED", "FAILED", "KILLED")
 
 ACTIVE = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING")
 """States of applications that have containers, or will have some."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Largest container that a cluster gives: its MB and its virtual cores."""
-
-    memory: int
-    cores: int
 
 
 class YarnRest(AbstractContextManager["YarnRest"]):
@@ -80,10 +71,9 @@ class YarnRest(AbstractContextManager["YarnRest"]):
             f"{found['totalVirtualCores']} vcores are free"
         )
 
-    def limits(self) -> Limits:
-        """Return the largest container that the cluster gives."""
-        found = self._request("POST", "apps/new-application")["maximum-resource-capability"]
-        return Limits(int(found["memory"]), int(found["vCores"]))
+    def most_cores(self) -> int:
+        """Return the virtual cores of the largest container that the cluster gives."""
+        return int(self._request("POST", "apps/new-application")["maximum-resource-capability"]["vCores"])
 
     def _get(self, path: str, **query: str) -> Any:
         return self._request("GET", path, **query)
