@@ -51,7 +51,7 @@ InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" +
 def changed(change: Changed) -> Text:
     """Return what a change of a job came to, and what clients saw meanwhile."""
     share = {CANARY: "gets its share of the requests", SHADOW: "computes copies of its share of the requests"}
-    lines = {"generation": f"{change.number} {share.get(change.role, 'serves')}", "meanwhile": str(change.figures)}
+    lines = {"generation": f"{change.number} {share.get(change.role, 'serves')}", "meanwhile": change.meanwhile}
     if change.role in share:
         lines["next"] = "cluster-serving-cli promote, or cluster-serving-cli rollback"
     return Text("\n").join(Text(f"{key:>10}  {value}") for key, value in lines.items())

@@ -124,12 +124,9 @@ class _Window:
 
 
 class Autoscaler:
-    """The samples of one job, and the decision that follows from them.
+    """The samples of one job, and the decision that follows from them: a number of slots from `least` to `most`.
 
-    Args:
-        least: Fewest slots.
-        most: Most slots.
-        target_ms: Longest wait in the queue, in milliseconds, that 95 % of the requests may have.
+    95 % of the requests may wait in the queue for `target_ms` milliseconds.
     """
 
     def __init__(self, least: int, most: int, target_ms: float) -> None:

@@ -24,12 +24,13 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.layout.decision import described, layout_of
 from cluster_serving.launcher.jobs.lifecycle import Started
+from cluster_serving.launcher.jobs.recent import Totals
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import CANARY, CANDIDATE, RETIRING, SERVING, SHADOW, Generation
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 T = TypeVar("T")
 
@@ -49,42 +50,6 @@ class Busy(LaunchError):
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """The totals of a job, or the difference of two of them.
-
-    Attributes:
-        time: Time in seconds, of `time.monotonic`; of a difference, the seconds between both.
-        stats: Totals of the requests.
-    """
-
-    time: float
-    stats: JobStats
-
-    @classmethod
-    def begin(cls, store: JobStore) -> Figures:
-        """Return the totals of a job now."""
-        return cls(time.monotonic(), store.stats())
-
-    def end(self, store: JobStore) -> Figures:
-        """Return the difference of the totals now to these."""
-        now = Figures.begin(store)
-        return Figures(now.time - self.time, now.stats - self.stats)
-
-    def __str__(self) -> str:
-        """Return the figures of a change in words."""
-        stats = self.stats
-        told = f"{stats.requests} request{'s' * (stats.requests != 1)} answered in {self.time:.0f} s"
-        if stats.failures:
-            told += f", {stats.failures} of them with an error"
-        longest = max((index for index, count in enumerate(stats.latency_ms) if count), default=None)
-        if longest is None:
-            return told
-        if longest == len(LATENCY_BOUNDS_MS):
-            return f"{told}; the longest wait was more than {LATENCY_BOUNDS_MS[-1] / 1000:g} s"
-        return f"{told}; the longest wait was at most {LATENCY_BOUNDS_MS[longest]:g} ms"
-
-
-@dataclass(frozen=True, slots=True)
 class Changed:
     """A change that was made.
 
@@ -92,13 +57,13 @@ class Changed:
         started: The new generation.
         number: Its number.
         role: Its role now.
-        figures: What clients saw meanwhile.
+        meanwhile: What clients saw meanwhile, in words.
     """
 
     started: Started
     number: int
     role: str
-    figures: Figures
+    meanwhile: str
 
 
 def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
@@ -152,7 +117,7 @@ def promote(config: Config, job: str) -> Changed:
         rollout = now.trial
         if rollout is None:
             raise LaunchError(f"job {job} has neither a canary nor a shadow; cluster-serving-cli update starts one")
-        figures = Figures.begin(services.store)
+        earlier = Totals.of(services.store)
         if rollout.role == SHADOW:
             options = _recall(services, rollout)
             _tell_comparison(services, rollout)
@@ -166,7 +131,7 @@ def promote(config: Config, job: str) -> Changed:
             _retire(services, now.serving)
         started = _started(services, config, rollout)
         services.store.note("running", layout=started.layout)
-        return Changed(started, rollout.number, SERVING, figures.end(services.store))
+        return Changed(started, rollout.number, SERVING, _meanwhile(earlier, services.store))
 
 
 def rollback(config: Config, job: str) -> Changed | None:
@@ -277,7 +242,7 @@ def _recall(services: Services, generation: Generation) -> JobOptions:
 def _change(services: Services, config: Config, options: JobOptions, role: str, share: float = 0.0) -> Changed:
     """Start a new generation, and give it its role when it is ready."""
     store, job, number = services.store, config.job_name, options.redis.generation
-    figures, now = Figures.begin(store), services.options_now()
+    earlier, now = Totals.of(store), services.options_now()
     candidate = generation_of(options, CANDIDATE)
     say(f"Starting generation {number} of job {job} beside the one that serves")
     _check_room(services, config, options, now)
@@ -312,7 +277,22 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
         store.put(replace(candidate, role=role, share=share))
         store.note_error("")
         say(f"Generation {number} is ready, as the {role} with {share:g} % of the requests")
-    return Changed(started, number, role, figures.end(store))
+    return Changed(started, number, role, _meanwhile(earlier, store))
+
+
+def _meanwhile(earlier: Totals, store: JobStore) -> str:
+    """Return in words what clients saw since an earlier reading."""
+    stats = store.stats() - earlier.stats
+    seconds = time.monotonic() - earlier.time
+    told = f"{stats.requests} request{'s' * (stats.requests != 1)} answered in {seconds:.0f} s"
+    if stats.failures:
+        told += f", {stats.failures} of them with an error"
+    longest = max((index for index, count in enumerate(stats.latency_ms) if count), default=None)
+    if longest is None:
+        return told
+    if longest == len(LATENCY_BOUNDS_MS):
+        return f"{told}; the longest wait was more than {LATENCY_BOUNDS_MS[-1] / 1000:g} s"
+    return f"{told}; the longest wait was at most {LATENCY_BOUNDS_MS[longest]:g} ms"
 
 
 def _switch(services: Services, generation: Generation, before: Generation | None) -> None:

@@ -8,12 +8,7 @@ class ModelWatch:
     """Decision when the model of a job is to be loaded again, from looks at the fingerprint of its folder.
 
     A change is due once it has lasted for `settle_s` seconds without another one. A fingerprint that is served, or was
-    refused, is not due.
-
-    Args:
-        served: Fingerprint of the model that the job has loaded.
-        refused: Fingerprint of a model that could not be loaded; empty if there is none.
-        settle_s: See `SETTLED_S`.
+    refused, is not due; without one that was refused, it is empty.
     """
 
     def __init__(self, served: str, refused: str = "", settle_s: float = SETTLED_S) -> None:
