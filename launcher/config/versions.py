@@ -58,14 +58,3 @@ def resolve(path: str, wanted: int | str = LATEST) -> tuple[str, str]:
         )
     # The machines of Flink may have it.
     return str(Path(path, str(wanted))), str(wanted)
-
-
-def versions(path: str) -> list[int]:
-    """Return the versions of the model in a folder, ascending; none if the folder holds a model itself.
-
-    Hidden folders and other names, such as `2.tmp` for a version that is still being copied, are no versions.
-
-    Raises:
-        ModelError: If the folder holds both versions and a model, or one version twice.
-    """
-    return sorted(version_folders(path))

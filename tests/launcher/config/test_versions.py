@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+from cluster_serving.job.models.versions import version_folders
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.versions import resolve, resolved, versions
+from cluster_serving.launcher.config.versions import resolve, resolved
 from cluster_serving.protocol.errors import ModelError
 
 
@@ -25,7 +26,7 @@ def model(tmp_path):
 
 def test_the_highest_number_is_the_latest_version(model, tmp_path):
     path = model("2/", "10/", "0009/", ".11/", "12.tmp/", "13", "config.pbtxt", "labels.txt")
-    assert versions(path) == [2, 9, 10]
+    assert sorted(version_folders(path)) == [2, 9, 10]
     assert resolve(path) == (str(tmp_path / "10"), "10")
     assert resolve(path, 9) == (str(tmp_path / "0009"), "9")
     (tmp_path / "12.tmp").rename(tmp_path / "12")
@@ -34,7 +35,7 @@ def test_the_highest_number_is_the_latest_version(model, tmp_path):
 
 def test_a_folder_with_a_model_and_an_address_have_no_version(model):
     path = model("saved_model.pb", "variables/")
-    assert (versions(path), resolve(path)) == ([], (path, ""))
+    assert (version_folders(path), resolve(path)) == ({}, (path, ""))
     for wanted, address in ((1, path), (1, "s3://bucket/model")):
         with pytest.raises(ModelError, match=f"modelVersion is 1, .*{re.escape(address)}"):
             resolve(address, wanted)
@@ -56,7 +57,7 @@ def test_a_version_that_is_not_there_is_refused_with_those_that_are(model):
 )
 def test_folders_that_can_be_read_in_two_ways_are_refused(model, names, message):
     with pytest.raises(ModelError, match=message):
-        versions(model(*names))
+        version_folders(model(*names))
 
 
 def test_the_job_gets_the_folder_of_the_version(model, tmp_path):
