@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 _SPARK = re.compile(r"^spark:", re.MULTILINE)
 """Section that only files of 0.7 and 0.8 have."""
@@ -12,15 +11,8 @@ _SPARK = re.compile(r"^spark:", re.MULTILINE)
 _SOURCE = re.compile(r"""^data:.*\n(?:(?:[ \t].*|\#.*|)\n)*?[ \t]+src:[ \t]*["']?([^\s"'\#]+)""", re.MULTILINE)
 
 
-class Early(NamedTuple):
-    """Address of the Redis of a program of 0.7 or 0.8."""
-
-    host: str
-    port: str
-
-
-def find() -> Early | None:
-    """Return the address in the `config.yaml` of the current folder, None if it is not one of 0.7 or 0.8.
+def find() -> tuple[str, str] | None:
+    """Return host and port in the `config.yaml` of the current folder, None if it is not one of 0.7 or 0.8.
 
     The file is not parsed as YAML, which would need a package that no other client needs.
     """
@@ -32,4 +24,4 @@ def find() -> Early | None:
         return None
     source = _SOURCE.search(text)
     host, _, port = (source[1] if source else "").partition(":")
-    return Early(host or "localhost", port or "6379")
+    return host or "localhost", port or "6379"

@@ -13,7 +13,6 @@ from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
 from cluster_serving.job.models.text.pooling import EmbeddingModel
-from cluster_serving.job.models.text.tokenizer import TextReader
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
@@ -37,23 +36,21 @@ def with_text(model: BatchedModel, folder: Path, options: ModelOptions) -> Model
         ModelError: If `tokenizer.json` or the options do not fit the model.
     """
     if tokenizer_file.is_used(folder, options.tokenizer):
-        padded, reader = _tokenized(model, folder, options)
-        return TextModel(_embedding(padded, options), reader)
+        padded, tokenizer = _tokenized(model, folder, options)
+        return TextModel(_embedding(padded, options), tokenizer, options.max_text_length)
     model.prove()
     return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, options)
 
 
 class TextModel(Wrapper):
-    """A model of token ids, whose input is a text.
+    """A model of token ids, whose input is a text of at most so many characters.
 
-    Args:
-        model: Takes ids, and masks and types if it has such inputs; records may differ in length.
-        reader: Makes the ids of a text.
+    The model within takes ids, and masks and types if it has such inputs; its records may differ in length.
     """
 
-    def __init__(self, model: Model, reader: TextReader) -> None:
+    def __init__(self, model: Model, tokenizer: Any, most: int) -> None:
         super().__init__(model)
-        self._reader = reader
+        self._tokenizer, self._most = tokenizer, most
         self._sources = [(_SOURCES[spec.name], spec.numpy_dtype) for spec in model.inputs]
         self.inputs = [TensorSpec(INPUT, "str", (None,))]
 
@@ -68,7 +65,7 @@ class TextModel(Wrapper):
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`; raise `InvalidInput` if a text cannot be tokenized."""
-        encodings = [self._reader.read(text) for text in inputs[0]]
+        encodings = [tokenizer_file.encode(self._tokenizer, text, self._most) for text in inputs[0]]
         return self._model.predict(
             [
                 gather(np.array(getattr(encoding, source), dtype) for encoding in encodings)
@@ -86,8 +83,8 @@ def _embedding(model: Model, options: ModelOptions) -> Model:
     return EmbeddingModel(model, options.pooling, options.normalize)
 
 
-def _tokenized(model: BatchedModel, folder: Path, options: ModelOptions) -> tuple[Model, TextReader]:
-    """Return a model of token ids whose records may differ in length, and the reader of texts that fits it."""
+def _tokenized(model: BatchedModel, folder: Path, options: ModelOptions) -> tuple[Model, Any]:
+    """Return a model of token ids whose records may differ in length, and the tokenizer that fits it."""
     names = {spec.name for spec in model.inputs}
     file = folder / tokenizer_file.FILE
     if (
@@ -115,7 +112,7 @@ def _tokenized(model: BatchedModel, folder: Path, options: ModelOptions) -> tupl
         exact=_MASK not in names and not options.padding,
     )
     _try_tokens(padded, tokenizer, file)
-    return padded, TextReader(tokenizer, options.max_text_length)
+    return padded, tokenizer
 
 
 def _try_tokens(model: Model, tokenizer: Any, file: Path) -> None:

@@ -77,36 +77,22 @@ def padding_id(tokenizer: Any, folder: Path) -> int:
     return next((found for found in ids if found is not None), 0)
 
 
-class TextReader:
-    """Reader of the texts of requests.
+def encode(tokenizer: Any, text: str, most: int) -> Any:
+    """Return the `tokenizers.Encoding` of a text of a request, of at most so many characters.
 
-    Args:
-        tokenizer: See `load`.
-        most: Most characters of a text.
+    Raises:
+        InvalidInput: If the text cannot be tokenized, or has no tokens.
+        RequestTooLarge: If it has too many characters.
     """
-
-    def __init__(self, tokenizer: Any, most: int) -> None:
-        self._tokenizer = tokenizer
-        self._most = most
-
-    def read(self, text: str) -> Any:
-        """Return the `tokenizers.Encoding` of a text.
-
-        Raises:
-            InvalidInput: If the text cannot be tokenized, or has no tokens.
-            RequestTooLarge: If it has too many characters.
-        """
-        if len(text) > self._most:
-            raise RequestTooLarge(
-                f"the text has {len(text)} characters; at most {self._most} are taken (maxTextLength)"
-            )
-        try:
-            encoding = self._tokenizer.encode(text)
-        except Exception as error:
-            raise InvalidInput(f"the text cannot be tokenized: {error}") from None
-        if not encoding.ids:
-            raise InvalidInput(f"the text {text[:40]!r} has no tokens")
-        return encoding
+    if len(text) > most:
+        raise RequestTooLarge(f"the text has {len(text)} characters; at most {most} are taken (maxTextLength)")
+    try:
+        encoding = tokenizer.encode(text)
+    except Exception as error:
+        raise InvalidInput(f"the text cannot be tokenized: {error}") from None
+    if not encoding.ids:
+        raise InvalidInput(f"the text {text[:40]!r} has no tokens")
+    return encoding
 
 
 def _configured_limit(folder: Path) -> int | None:
