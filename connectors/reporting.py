@@ -53,12 +53,6 @@ class SlotReporter:
     The latest attempt to load the model has the slot. Any other one writes nothing more, and its thread ends; it also
     ends with its generation.
 
-    Args:
-        client: Connection that is used by both threads.
-        options: Redis and job of the slot, and limits for its clients.
-        submission: Identifier of the start of the job.
-        subtask: Index of the slot.
-
     Attributes:
         secret: Secret and salt of the encrypted model, once they are known. They are only written again along with the
             report: an operator may have removed them on purpose.
@@ -74,14 +68,16 @@ class SlotReporter:
         self._ticks = Ticks.of(options.name, subtask)
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
         self.secret = ("", "")
-        self._report = SlotReport(
-            submission,
-            "loading",
-            index=subtask,
-            attempt=uuid.uuid4().hex,
-            version=options.version,
-            numbered=options.numbered,
-        )
+        # Of every report of this attempt.
+        self._own: dict[str, Any] = {
+            "submission": submission,
+            "attempt": uuid.uuid4().hex,
+            "index": subtask,
+            "version": options.version,
+            "numbered": options.numbered,
+            "restarts": 0,
+        }
+        self._report = SlotReport(state="loading", **self._own)
         self._told_problem = ""
         self._generations: dict[bytes, bytes] = {}
         self._serves = False
@@ -100,7 +96,7 @@ class SlotReporter:
             report = replace(report, code=None, error=None)
         elif earlier and report.attempt:
             # The first report of a submission is the launcher's, which has no attempt.
-            self._report = replace(self._report, restarts=report.restarts + 1)
+            self._own["restarts"] = report.restarts + 1
             self._tell("started again by Flink")
         self._change(replace(report, state="loading"))
         self._persist(lambda: self._put("take"))
@@ -127,17 +123,7 @@ class SlotReporter:
         record(self._client, self._job, f"{slot} {what}", f"process {os.getpid()} on {socket.gethostname()}")
 
     def _change(self, report: SlotReport) -> None:
-        mine = self._report
-        self._report = replace(
-            report,
-            submission=mine.submission,
-            attempt=mine.attempt,
-            index=mine.index,
-            time=time.time(),
-            version=mine.version,
-            numbered=mine.numbered,
-            restarts=mine.restarts,
-        )
+        self._report = replace(report, time=time.time(), **self._own)
 
     def _put(self, how: str = "put") -> None:
         """Write report, heartbeat and name of the job; see `report.lua` for how."""

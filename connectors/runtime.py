@@ -8,30 +8,26 @@ from pyflink.datastream import RuntimeContext
 
 
 def subtask_index(context: RuntimeContext) -> int:
-    """Return the index of this parallel instance, from 0.
-
-    In thread mode the context's own method raises, because the Java method behind it moved to `getTaskInfo()`.
-    """
-    try:
-        return int(context.get_index_of_this_subtask())
-    except AttributeError:
-        return int(context._runtime_context.getTaskInfo().getIndexOfThisSubtask())
+    """Return the index of this parallel instance, from 0."""
+    return _number(context, "get_index_of_this_subtask", "getIndexOfThisSubtask")
 
 
 def is_first_attempt(context: RuntimeContext) -> bool:
     """Return True unless Flink has started this instance again after a failure."""
-    try:
-        return not context.get_attempt_number()
-    except AttributeError:
-        return not context._runtime_context.getTaskInfo().getAttemptNumber()
+    return not _number(context, "get_attempt_number", "getAttemptNumber")
 
 
 def subtask_count(context: RuntimeContext) -> int:
     """Return the number of parallel instances, which may be lower than the job asks for."""
+    return _number(context, "get_number_of_parallel_subtasks", "getNumberOfParallelSubtasks")
+
+
+def _number(context: RuntimeContext, name: str, java_name: str) -> int:
+    """Return what a method of the context gives; in thread mode, which misses it, what `getTaskInfo()` does."""
     try:
-        return int(context.get_number_of_parallel_subtasks())
+        return int(getattr(context, name)())
     except AttributeError:
-        return int(context._runtime_context.getTaskInfo().getNumberOfParallelSubtasks())
+        return int(getattr(context._runtime_context.getTaskInfo(), java_name)())
 
 
 class SelfClosing:
