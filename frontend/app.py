@@ -39,7 +39,7 @@ from cluster_serving.frontend.server.processes.worker import WorkerServer
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 
-_OPEN_PATHS = ("/", "/docs", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
+_OPEN_PATHS = ("/", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and health, as probes have no key."""
 
 
@@ -106,6 +106,7 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        front.history.start()
         yield
         if grpc is not None:
             await grpc.stopped()

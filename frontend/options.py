@@ -141,6 +141,9 @@ class HttpOptions(Settings):
     callback_hosts: Names = _option((), "Hosts that results may be posted to; empty: none.")
     cors_origins: Names = _option((), "Origins whose pages may use this server from a browser, or *; empty: none.")
     flink_ui_url: str = _option("", "Address of the Flink UI, to which the page /ui links; empty: no link.")
+    trace_url: str = _option(
+        "", "Address of a trace for the page /ui, with {traceId} in it, such as http://localhost:16686/trace/{traceId}."
+    )
     access_log: bool = _option(False, "true: write a line per request, without payloads.")
 
     probe_interval: float = _option(2.0, "Seconds without an answer after which a request of zeros tests a job.", gt=0)

@@ -28,6 +28,7 @@ from cluster_serving.protocol.metrics import (
 )
 from cluster_serving.protocol.scripts import BACKLOG, Call
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports, slot_states
+from cluster_serving.protocol.stats import JobStats
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,19 @@ class Reading:
         slots: Fields of each slot that has counted, by version and index.
         of_job: Values of the metrics of the whole job.
         reports: Reports of the slots.
+        time: Time by the clock of Redis, in seconds since the epoch.
     """
 
     job: str
     slots: Mapping[tuple[str, str], Mapping[str, int]]
     of_job: Mapping[str, int]
     reports: Sequence[SlotReport]
+    time: float = 0.0
 
     @classmethod
     def of(cls, job: str, replies: Sequence[Any]) -> Reading:
         """Read the replies to `questions`."""
-        totals, (length, oldest_ms), dead, refused, memory, (seconds, _), *reports = replies
+        totals, (length, oldest_ms), dead, refused, memory, (seconds, microseconds), *reports = replies
         slots: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         for name, value in totals.items():
             version, slot, field = as_text(name).split("/", 2)
@@ -67,7 +70,15 @@ class Reading:
             REDIS_MEMORY.name: memory["used_memory"],
             REDIS_LIMIT.name: memory.get("maxmemory", 0),
         }
-        return cls(job, slots, of_job, [report for each in reports for report in read_reports(each, seconds)])
+        told = [report for each in reports for report in read_reports(each, seconds)]
+        return cls(job, slots, of_job, told, seconds + microseconds / 1e6)
+
+    def totals(self) -> dict[str, JobStats]:
+        """Return the totals of each version, which are those of its slots together."""
+        versions: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (version, _), values in self.slots.items():
+            versions[version].update(values)
+        return {version: JobStats.read(counts) for version, counts in versions.items()}
 
     def of_slots(self, metric: Metric) -> Iterator[tuple[dict[str, str], str, float]]:
         """Yield labels, suffix and value of each sample of a metric."""

@@ -116,6 +116,9 @@ class JobKeys:
     events = _Key("events")
     """Stream of what has happened to the job (`protocol.events`)."""
 
+    history = _Key("history")
+    """Stream of the figures of the last hour, which front ends write (`frontend.models.history`)."""
+
     slot_stats = _Key("stats:slots")
     """Hash in which the job keeps the metrics of its versions and slots (`protocol.metrics`)."""
 
@@ -205,6 +208,7 @@ class JobKeys:
             self.limits,
             self.dead_letters,
             self.events,
+            self.history,
         )
         keys = [*self.streams, *kept, self.attempts, self.answered, self.controller, self.control]
         for number in generations:
@@ -266,9 +270,9 @@ def is_dead_letters(key: bytes) -> bool:
     return key.endswith(_ANY.dead_letters.encode())
 
 
-def is_events(key: bytes) -> bool:
-    """Return True for the key of the events of any job."""
-    return key.endswith(_ANY.events.encode())
+def is_log(key: bytes) -> bool:
+    """Return True for the key of the events, or of the history, of any job."""
+    return key.endswith((_ANY.events.encode(), _ANY.history.encode()))
 
 
 def missing_secret(job: str) -> str:

@@ -72,6 +72,7 @@ KEEP = _script("keep")
 TALLY = _script("tally")
 COUNT = _script("count")
 REQUEUE = _script("requeue")
+DEAD_LETTERS = _script("dead_letters")
 HAS_ENTRY = _script("has_entry")
 FIND_PAYLOAD_FOLDER = _script("find_payload_folder")
 

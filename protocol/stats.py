@@ -85,7 +85,7 @@ class JobStats:
     answered_ms: int
 
     @classmethod
-    def read(cls, hash: Mapping[bytes, bytes] | Mapping[str, str]) -> JobStats:
+    def read(cls, hash: Mapping[bytes, bytes] | Mapping[str, str] | Mapping[str, int]) -> JobStats:
         """Read the hash, as Redis gives it; all totals of a missing hash are 0."""
         texts = {as_text(name): value for name, value in hash.items()}
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document `/openapi.json`, and the page `/docs`, which shows the document without the internet."""
+"""The OpenAPI document `/openapi.json`, which the page `/docs` shows."""
 
 from functools import cache
 from importlib.metadata import version
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from cluster_serving.frontend.context import FrontEnd
@@ -26,9 +25,5 @@ def document(keys: bool) -> dict[str, Any]:
 
 
 def routes(front: FrontEnd) -> list[Route]:
-    """Return the routes of the document and of its page."""
-    page = HTMLResponse((_FOLDER / "docs.html").read_text("utf8"))
-    return [
-        Route("/openapi.json", Json(document(front.admission.has_keys)), methods=["GET"]),
-        Route("/docs", page, methods=["GET"]),
-    ]
+    """Return the route of the document."""
+    return [Route("/openapi.json", Json(document(front.admission.has_keys)), methods=["GET"])]

@@ -1,7 +1,9 @@
-"""The page `/ui`: its files, and the data that it shows."""
+"""The pages `/ui` and `/docs`: their files, and the data that `/ui` shows."""
 
+import asyncio
 import mimetypes
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,18 +12,30 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.changes import check_change
+from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models import dead_letters, figures
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
-from cluster_serving.frontend.server.http.responses import Json
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS, JobStats
+from cluster_serving.frontend.server.http.responses import Json, read_body
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.events import Event
+from cluster_serving.protocol.exposition import Reading
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
-_INDEX = "index.html"
+_PAGES = {"index.html": "/ui", "docs.html": "/docs"}
 _FILES = {
-    "/ui" if path.name == _INDEX else f"/ui/{path.name}": path
-    for path in sorted((Path(__file__).parents[1] / "ui").iterdir())
+    _PAGES.get(path.name, f"/ui/{path.name}"): path for path in sorted((Path(__file__).parents[1] / "ui").iterdir())
 }
+
+_MOST_EVENTS = 100
+_MOST_LETTERS = 1000
+_LONGEST_REQUEST = 64 << 10
+_NO_STORE = {"cache-control": "no-store"}
 
 PATHS = frozenset(_FILES)
 """Paths of the files; they need no API key, because they hold no data."""
@@ -39,51 +53,89 @@ _HEADERS = {
 
 
 def routes(front: FrontEnd) -> list[Route]:
-    """Return the routes of the page and of its files."""
-
-    async def data(request: Request) -> Response:
-        call_of(request).protocol = "page"
-        return Json(await _data(front), headers={"cache-control": "no-store"})
-
+    """Return the routes of the page, of its files and of its data."""
+    api = _Page(front)
     files = [Route(address, _file(path), methods=["GET"]) for address, path in _FILES.items()]
-    return [*files, Route("/ui/data", data, methods=["GET"])]
+    return [
+        *files,
+        Route("/ui/data", api.data, methods=["GET"]),
+        Route("/ui/models/{name}", api.model, methods=["GET"]),
+        Route("/ui/models/{name}/requeue", api.requeue, methods=["POST"]),
+    ]
 
 
 def _file(path: Path) -> Response:
     return Response(path.read_bytes(), media_type=mimetypes.guess_type(path.name)[0], headers=_HEADERS)
 
 
-async def _data(front: FrontEnd) -> dict[str, Any]:
-    """Return the data that the page shows. The page computes rates from the differences of two such answers."""
-    registry = front.registry
-    models = await registry.versions()
-    stats = await registry.stats(models)
-    queues = await registry.queue_lengths(models)
-    return {
-        # The page uses only differences of times, so the clocks of server and browser may differ.
-        "time": time.time() * 1000,
-        "latencyBounds": LATENCY_BOUNDS_MS,
-        "apiDocs": "/docs",
-        "flinkUrl": front.options.flink_address,
-        "models": [
-            _described(front, model, queue, totals) for model, queue, totals in zip(models, queues, stats, strict=True)
-        ],
-    }
+class _Page:
+    def __init__(self, front: FrontEnd) -> None:
+        self._front = front
 
+    async def data(self, request: Request) -> Response:
+        """Return the state of all models. The page computes rates from the differences of two such answers."""
+        call_of(request).protocol = "page"
+        front, registry = self._front, self._front.registry
+        models = await registry.versions()
+        readings = {reading.job: reading for reading in await registry.readings(models)}
+        content = {
+            # The page uses only differences of times, so the clocks of server and browser may differ.
+            "time": time.time() * 1000,
+            "latencyBounds": LATENCY_BOUNDS_MS,
+            "flinkUrl": front.options.flink_address,
+            "traceUrl": front.options.trace_url,
+            "mayChange": front.options.is_local or front.admission.has_keys,
+            "models": [self._described(model, readings.get(model.job)) for model in models],
+            "jobs": {job: figures.of_job(reading) for job, reading in readings.items()},
+        }
+        return Json(content, headers=_NO_STORE)
 
-def _described(front: FrontEnd, model: PublishedModel, queue: int, stats: JobStats) -> dict[str, Any]:
-    return {
-        **describe(front, model),
-        "slotReports": [
-            {
-                "index": slot.index,
-                "state": slot.state,
-                "device": slot.device,
-                "code": slot.code,
-                "error": slot.error,
-            }
-            for slot in model.reports
-        ],
-        "queue": queue,
-        "stats": asdict(stats),
-    }
+    async def model(self, request: Request) -> Response:
+        """Return what happened to a model: samples after the time `since`, events and dead letters, newest first."""
+        call_of(request).protocol = "page"
+        since = request.query_params.get("since", "0")
+        if not since.isdecimal() or len(since) > 16:
+            raise InvalidInput(f"since is {since[:32]!r}; expected a time in milliseconds since the epoch")
+        job = (await self._front.registry.model(request.path_params["name"])).job
+        history, events, letters = await asyncio.gather(
+            self._front.history.since(job, int(since)),
+            self._events(job),
+            dead_letters.newest(self._front.dispatch, job),
+        )
+        for letter in letters:
+            letter["error"] = self._told(letter["error"])
+            letter["traceback"] = letter["traceback"] and self._told(letter["traceback"])
+        return Json({"history": history, "events": events, "deadLetters": letters}, headers=_NO_STORE)
+
+    async def requeue(self, request: Request) -> Response:
+        """Queue dead letters of a model again."""
+        call = call_of(request)
+        call.protocol = "page"
+        check_change(request, self._front.options, "queue dead letters again")
+        asked = parse(await read_body(call, self._front.options, _LONGEST_REQUEST))
+        ids = asked.get("ids") if isinstance(asked, dict) else None
+        if not isinstance(ids, list) or len(ids) > _MOST_LETTERS or not all(isinstance(each, str) for each in ids):
+            raise InvalidInput(f"'ids' is not a list of up to {_MOST_LETTERS} ids of dead letters")
+        job = (await self._front.registry.model(request.path_params["name"])).job
+        by = f"/ui ({call.client})" if call.client else "/ui"
+        refused = await dead_letters.requeue(self._front.dispatch, job, ids, by)
+        return Json({"requeued": [each for each in ids if each not in refused], "refused": refused})
+
+    async def _events(self, job: str) -> list[dict[str, Any]]:
+        (answer,) = await self._front.dispatch.ask(
+            [job], lambda pipeline, job: pipeline.xrevrange(JobKeys(job).events, count=_MOST_EVENTS)
+        )
+        found = [] if isinstance(answer, ServingError) else answer[0]
+        return [asdict(event) for event in (Event.of(*entry) for entry in found)]
+
+    def _described(self, model: PublishedModel, reading: Reading | None) -> dict[str, Any]:
+        slots: Mapping[tuple[str, str], Mapping[str, int]] = reading.slots if reading else {}
+        reports = [self._slot(each, slots.get((each.version, str(each.index)), {})) for each in model.reports]
+        return {**describe(self._front, model), "canary": model.canary, "slotReports": reports}
+
+    def _slot(self, slot: SlotReport, values: Mapping[str, int]) -> dict[str, Any]:
+        told = {name: getattr(slot, name) for name in ("index", "state", "device", "threads", "restarts", "code")}
+        return {**told, "error": slot.error and self._told(slot.error), **figures.of_slot(values)}
+
+    def _told(self, cause: str) -> str:
+        return self._front.told(cause, "cluster-serving-cli has the cause")

@@ -274,15 +274,6 @@ class ModelRegistry:
             wanted[default.name] = default
         return list(wanted.values())
 
-    async def queue_lengths(self, models: Sequence[PublishedModel]) -> list[int]:
-        """Return the number of unanswered requests of each model, of all priorities together."""
-
-        def lengths(pipeline: Any, job: str) -> None:
-            for stream in JobKeys(job).streams:
-                pipeline.xlen(stream)
-
-        return [sum(replies) for replies in await self._dispatch.ask_all([model.job for model in models], lengths)]
-
     async def stats(self, models: Sequence[PublishedModel]) -> list[JobStats]:
         """Return the totals of the job of each model; while it has a canary, those of the model's generation."""
         keys: dict[str, list[str]] = {}

@@ -2,7 +2,7 @@
 const MOST_NUMBERS = 10_000;
 
 /** Shape of what one request holds: a batch dimension only if the job wants one; sizes that are free are 1. */
-function recordShape({ shape }, model) {
+export function recordShape({ shape }, model) {
   if (shape === null) return [1];
   return (model.inputAlreadyBatched ? shape : shape.slice(1)).map((size) => size ?? 1);
 }

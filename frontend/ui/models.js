@@ -1,45 +1,54 @@
-import { byId, make, setText, typeText } from "./dom.js";
+import { byId, fill, make, number, setText, typeText } from "./dom.js";
 
-const WORDS = { ready: "Ready", loading: "Loading", failed: "Failed", stopped: "Stopped", unknown: "Unknown" };
+// In the order of the list.
+const WORDS = {
+  ready: "Ready", loading: "Loading", failed: "Failed", stopped: "Stopped", unloaded: "Unloaded", unknown: "Unknown",
+  silent: "Silent", ended: "Ended",
+};
 
 /** Name and version, by which the page tells models apart. */
 export const idOf = (model) => `${model.modelName}\n${model.modelVersion}`;
 
 /** The part of the page's address that names a model; with the version where a model has several. */
 export function linkOf(model, models) {
-  const several = models.filter((other) => other.modelName === model.modelName).length > 1;
-  return encodeURIComponent(model.modelName) + (several ? `/${encodeURIComponent(model.modelVersion)}` : "");
+  return encodeURIComponent(model.modelName) + (several(model, models) ? `/${encodeURIComponent(model.modelVersion)}` : "");
 }
+
+/** Whether a model is served in several versions, as while it has a canary. */
+export const several = (model, models) => models.filter((other) => other.modelName === model.modelName).length > 1;
 
 /** The state of a model, as a word that the page has. */
 export function stateOf(model) {
   return model.state in WORDS ? model.state : "unknown";
 }
 
-function badge(state) {
-  return make("span", { class: "badge", "data-state": state }, WORDS[state]);
+/** The models in the order of the list: those that serve come first. */
+export function ordered(models) {
+  const states = Object.keys(WORDS);
+  return models.toSorted((one, other) => states.indexOf(stateOf(one)) - states.indexOf(stateOf(other)));
+}
+
+/** A state with its dot. */
+export function badge(state) {
+  return make("span", { class: "badge", "data-state": state }, WORDS[state] ?? state);
 }
 
 /** Show the list; buttons are kept as long as their models are there, so the focus stays. */
-export function showList(models, chosen, choose) {
+export function showList(models, chosen, choose, rateOf) {
   const list = byId("models");
   const shown = new Map([...list.children].map((item) => [item.dataset.id, item]));
   const items = models.map((model) => {
     const id = idOf(model);
-    const item = shown.get(id) ?? make("li", { "data-id": id }, make("button", { type: "button", onclick: () => choose(id) }));
-    const button = item.firstChild;
-    const state = stateOf(model);
-    const several = models.filter((other) => other.modelName === model.modelName).length > 1;
-    const text = [model.modelName, several ? `version ${model.modelVersion}` : "", model.engine, state].join("|");
-    if (button.dataset.shown !== text) {
-      button.dataset.shown = text;
-      button.replaceChildren(
-        make("span", { class: "name" }, model.modelName, ...(several ? [make("small", {}, ` v${model.modelVersion}`)] : [])),
-        make("span", { class: "under" }, badge(state), make("small", {}, model.engine)),
-      );
-    }
-    if (id === chosen) button.setAttribute("aria-current", "true");
-    else button.removeAttribute("aria-current");
+    const item = shown.get(id) ?? make("li", { "data-id": id },
+      make("button", { type: "button", onclick: () => choose(id) }, make("span", { class: "name" }), make("span", { class: "under" })));
+    const [name, under] = item.firstChild.children;
+    const version = several(model, models) ? ` v${model.modelVersion}` : "";
+    fill(name, model.modelName + version, () => [model.modelName, make("small", {}, version)]);
+    const rate = rateOf(model);
+    const told = rate === null ? model.engine : `${number(rate)}/s`;
+    fill(under, `${stateOf(model)} ${told}`, () => [badge(stateOf(model)), make("small", {}, told)]);
+    if (id === chosen) item.firstChild.setAttribute("aria-current", "true");
+    else item.firstChild.removeAttribute("aria-current");
     return item;
   });
   if (items.length !== list.children.length || items.some((item, index) => list.children[index] !== item)) {
@@ -55,30 +64,13 @@ export function showModel(model) {
   setText(byId("model-name"), model.modelName);
   const batch = model.engine ? String(model.maxBatchSize) : "";
   const threads = model.threadPerModel ? ` of ${model.threadPerModel} ${model.threadPerModel === 1 ? "thread" : "threads"}` : "";
-  const facts = [`version ${model.modelVersion}`, model.engine, `${count} ${count === 1 ? "slot" : "slots"}${threads}`, batch && `batches of up to ${batch}`];
+  const canary = model.canary ? "canary" : "";
+  const facts = [`version ${model.modelVersion}`, canary, model.engine, `${count} ${count === 1 ? "slot" : "slots"}${threads}`, batch && `batches of up to ${batch}`];
   setText(byId("model-line"), facts.filter(Boolean).join(" · "));
-  const shown = byId("model-state");
-  if (shown.textContent !== WORDS[state]) shown.replaceChildren(badge(state));
-
-  const failures = model.slotReports.filter((slot) => slot.error).map(({ code, error }) => [code, error]);
-  const stopped = [["", "The job does not run. What is sent to it waits in its queue until it is started."]];
-  const refused = model.refusedModel ? [["", model.refusedModel]] : [];
-  const problems = JSON.stringify([...(state === "stopped" ? stopped : failures), ...refused]);
-  const place = byId("problem");
-  if (place.dataset.shown !== problems) {
-    place.dataset.shown = problems;
-    // Most slots fail for the same reason, so each reason is shown once.
-    const texts = new Map(JSON.parse(problems).map(([code, text]) => [text, code]));
-    place.replaceChildren(...[...texts].map(([text, code]) =>
-      make("p", {}, ...(code ? [make("strong", {}, code), " "] : []), text)));
-    place.hidden = texts.size === 0;
-  }
-
-  const details = byId("details");
-  const known = JSON.stringify([model.inputs, model.outputs, model.slotReports, facts, model.postProcessing]);
-  if (details.dataset.shown === known) return;
-  details.dataset.shown = known;
-  details.replaceChildren(
+  fill(byId("model-state"), state, () => [badge(state)]);
+  showProblems(model, state);
+  const known = JSON.stringify([model.inputs, model.outputs, model.slots, facts, model.postProcessing]);
+  fill(byId("details"), known, () => [
     tensors("Inputs", model.inputs),
     tensors("Outputs", model.outputs),
     make("dl", {},
@@ -89,7 +81,19 @@ export function showModel(model) {
       ...fact("Largest batch", batch || "–"),
       ...fact("Stream", model.redisInputQueue),
       ...fact("Slots", counted(model.slotReports, "state") || "none")),
-  );
+  ]);
+}
+
+function showProblems(model, state) {
+  const failures = model.slotReports.filter((slot) => slot.error).map(({ code, error }) => [code, error]);
+  const stopped = [["", "The job does not run. What is sent to it waits in its queue until it is started."]];
+  const refused = model.refusedModel ? [["", model.refusedModel]] : [];
+  const problems = [...(state === "stopped" ? stopped : failures), ...refused];
+  // Most slots fail for the same reason, so each reason is shown once.
+  const texts = new Map(problems.map(([code, text]) => [text, code]));
+  fill(byId("problem"), JSON.stringify([...texts]), () => [...texts].map(([text, code]) =>
+    make("p", {}, ...(code ? [make("strong", {}, code), " "] : []), text)));
+  byId("problem").hidden = texts.size === 0;
 }
 
 function tensors(title, specs) {

@@ -4,9 +4,10 @@ const MOST_BARS = 5;
 const MOST_CHARACTERS = 20_000;
 const MOST_NUMBERS = 2_000;
 
-/** Show the predictions of a response, and how long it took. */
-export function showPredictions(place, predictions, milliseconds) {
-  const time = make("p", { class: "took" }, `Answered in ${number(milliseconds)} ms`);
+/** Show the predictions of a response, how long it took, and a link to its trace if there is one. */
+export function showPredictions(place, predictions, milliseconds, trace = "") {
+  const link = trace ? [" · ", make("a", { href: trace, target: "_blank", rel: "noopener" }, "Trace")] : [];
+  const time = make("p", { class: "took" }, `Answered in ${number(milliseconds)} ms`, ...link);
   const several = predictions.length > 1;
   place.replaceChildren(time, ...predictions.map((prediction, index) =>
     make("div", { class: "prediction" },
@@ -29,7 +30,7 @@ function problem(message, code) {
 }
 
 function outcome(value) {
-  if (isRanking(value)) return ranked(value.map((item) => [item.class, item.prob]));
+  if (isRanking(value)) return ranked(value);
   if (Array.isArray(value) && value.length && value.every(isRanking)) {
     return value.flatMap((ranking, index) => [make("h4", {}, `Output ${index + 1}`), ...outcome(ranking)]);
   }
@@ -46,15 +47,18 @@ const isRanking = (value) =>
 const isVector = (value) =>
   Array.isArray(value) && value.length > 1 && value.length <= MOST_NUMBERS && value.every((item) => typeof item === "number" || item === null);
 
-function ranked(pairs) {
-  const shown = pairs.slice(0, MOST_BARS);
-  const largest = Math.max(...shown.map(([, value]) => Math.abs(value)).filter(Number.isFinite), 1e-12);
-  const full = largest <= 1 && pairs.every(([, value]) => value >= 0) ? 1 : largest;
-  const rows = shown.map(([index, value], place) => {
+function ranked(items) {
+  const shown = items.slice(0, MOST_BARS);
+  const largest = Math.max(...shown.map(({ prob }) => Math.abs(prob)).filter(Number.isFinite), 1e-12);
+  const full = largest <= 1 && items.every(({ prob }) => prob >= 0) ? 1 : largest;
+  const rows = shown.map(({ class: index, label, prob: value }, place) => {
+    const name = label === undefined
+      ? [make("span", { class: "hidden" }, "class "), String(index)]
+      : [label, make("small", { title: `class ${index}` }, ` ${index}`)];
     const bar = make("span", { class: value < 0 ? "bar negative" : "bar" });
     bar.style.setProperty("--share", Number.isFinite(value) ? Math.abs(value) / full : 0);
     return make("li", { class: place ? "" : "best" },
-      make("span", { class: "class" }, make("span", { class: "hidden" }, "class "), String(index)),
+      make("span", { class: "class" }, ...name),
       make("span", { class: "track", "aria-hidden": "true" }, bar), make("span", { class: "share" }, score(value)));
   });
   return [make("ol", { class: "bars", "aria-label": "Classes, best first" }, ...rows)];

@@ -42,7 +42,8 @@ export class Tryout {
   }
 
   /** Show the form for a model; what was filled in stays, as long as the model takes the same. */
-  show(model) {
+  show(model, traceUrl = "") {
+    this.traceUrl = traceUrl;
     const key = JSON.stringify([idOf(model), model.inputs, model.inputAlreadyBatched]);
     this.#model = model;
     const failed = model.state === "failed";
@@ -131,8 +132,12 @@ export class Tryout {
     try {
       const body = await this.#body();
       started = performance.now();
-      const { predictions } = await call(path, { method: "POST", body, headers: { "content-type": "application/json" } });
-      showPredictions(this.result, predictions, performance.now() - started);
+      const traceId = hex(16);
+      const trace = this.traceUrl && { traceparent: `00-${traceId}-${hex(8)}-01` };
+      const headers = { "content-type": "application/json", ...trace };
+      const { predictions } = await call(path, { method: "POST", body, headers });
+      const address = this.traceUrl.replace("{traceId}", traceId);
+      showPredictions(this.result, predictions, performance.now() - started, address);
     } catch (error) {
       error.milliseconds = performance.now() - started;
       // The browser has no useful message for a server that cannot be reached.
@@ -148,6 +153,11 @@ export class Tryout {
     byId("send").classList.toggle("busy", on);
     if (on && !this.result.children.length) this.result.replaceChildren(make("p", { class: "hint" }, "Waiting for the answer …"));
   }
+}
+
+/** So many random bytes as hexadecimal digits. */
+function hex(bytes) {
+  return [...crypto.getRandomValues(new Uint8Array(bytes))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function base64(file) {

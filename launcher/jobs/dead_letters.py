@@ -7,12 +7,11 @@ from typing import Any, cast
 import redis
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter, requeue_call
+from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Images, Input, SparseTensor
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.results import result_key_of
-from cluster_serving.protocol.scripts import REQUEUE, Call, call, flat
+from cluster_serving.protocol.scripts import call
 
 
 class DeadLetters:
@@ -22,8 +21,7 @@ class DeadLetters:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self.job = job
-        self._keys = JobKeys(job)
-        self._key = self._keys.dead_letters
+        self._key = JobKeys(job).dead_letters
 
     def all(self) -> dict[str, DeadLetter]:
         """Return all dead letters by their ids, the oldest first."""
@@ -53,15 +51,10 @@ class DeadLetters:
             LaunchError: If the job has no letter of that id, or the payload was not kept.
         """
         letter = self.get(letter_id)
-        if not letter.kept:
-            raise LaunchError(
-                f"dead letter {letter_id} ({letter.request.uri!r}) cannot be queued again: its payload of "
-                f"{letter.size} bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
-            )
-        fields = flat(letter.request_fields())
-        stream, result = self._keys.stream(letter.request.priority), result_key_of(self.job, letter.request)
-        keys: list[str | bytes] = [self._key, stream, result, self._keys.pieces(letter.request.uri)]
-        entry_id = call(self._client, Call(REQUEUE, keys, [letter_id, *fields]))
+        try:
+            entry_id = call(self._client, requeue_call(self.job, letter_id, letter))
+        except InvalidInput as error:
+            raise LaunchError(str(error)) from None
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")
         return cast("bytes", entry_id).decode()

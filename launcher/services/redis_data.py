@@ -5,7 +5,7 @@ from typing import cast
 from redis.exceptions import RedisError
 
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.protocol.keys import is_dead_letters, is_events, is_pieces, is_result
+from cluster_serving.protocol.keys import is_dead_letters, is_log, is_pieces, is_result
 from cluster_serving.settings.addresses import Address
 
 _SCANNED = 1000
@@ -36,7 +36,7 @@ def _counted(address: Address) -> str:
                     results += 1
                 elif is_dead_letters(stream):
                     dead_letters += length
-                elif not is_events(stream):
+                elif not is_log(stream):
                     requests += length
             results += sum(map(is_result, client.scan_iter(count=_SCANNED, _type="HASH")))
     counts = {"waiting request": requests, "unread result": results, "dead letter": dead_letters}

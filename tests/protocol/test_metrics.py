@@ -56,6 +56,15 @@ def test_counters_have_their_labels_and_jobs_share_a_family():
     assert found["cluster_serving_oldest_waiting_seconds"].samples[0].value == 1.5
 
 
+def test_the_totals_of_a_version_are_those_of_its_slots_together():
+    values = {"records_answered": 5, "records_failed:INVALID_INPUT": 2, "request_seconds:0.001": 7}
+    more = {"records_answered": 1, "records_failed:MODEL_ERROR": 1}
+    totals = reading({("1", "0"): values, ("1", "1"): values, ("2", "0"): more}).totals()
+    assert (totals["1"].requests, totals["1"].codes) == (14, {"INVALID_INPUT": 4})
+    assert totals["1"].latency(0.99) == 1
+    assert (totals["2"].requests, totals["2"].failures) == (2, 1)
+
+
 def test_metrics_of_a_handler_are_served_with_the_others():
     counts = Counts()
     counts.add(of_handler("counter", "cache_hits"), 3_000_000)

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.changes import check_origin
 from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
@@ -24,7 +25,6 @@ from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.settings.addresses import LOOPBACK
 
 # Programs search for the line of their version.
 _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web serving frontend\n"
@@ -147,10 +147,7 @@ class _OriginalRoutes:
             raise Forbidden(
                 "anybody could replace the secret of the models: configure apiKeysFile, or set modelSecureEnabled"
             )
-        origin = request.headers.get("origin")
-        if origin not in (None, *options.cors_origins) and not _is_own(str(origin), request, options.interface):
-            # A browser lets any web page send a form to this server, for instance on the machine of a developer.
-            raise Forbidden("a page of another origin may not replace the secret of the models; see corsOrigins")
+        check_origin(request, options, "replace the secret of the models")
         body = await read_body(call_of(request), options, _MAX_SECRET_BYTES)
         try:
             fields = parse_qs(body.decode(), strict_parsing=True, max_num_fields=16)
@@ -160,19 +157,6 @@ class _OriginalRoutes:
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
         await self._front.registry.store_secret({"secret": secret, "salt": salt})
         return PlainTextResponse(_SECURED)
-
-
-def _is_own(origin: str, request: Request, interface: str) -> bool:
-    """Return True if the origin is a page of this server.
-
-    The header Host is not trusted: the name of another server may resolve to the address of this one.
-    """
-    try:
-        parts = urlsplit(origin)
-        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    except ValueError:
-        return False
-    return parts.hostname in (*LOOPBACK, interface) and port == request.scope["server"][1]
 
 
 def _located(outcome: Outputs | ServingError, index: int) -> Outputs | ServingError:

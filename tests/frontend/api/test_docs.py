@@ -70,7 +70,7 @@ def test_every_path_is_documented(serve):
     paths = docs.document(keys=False)["paths"]
     described = {(path, method) for path, methods in paths.items() for method in methods}
     # Scripts and styles of the page are no API, nor is what is answered with "not supported".
-    others = {(path, method) for path in {*page.PATHS, *UNSUPPORTED} - {"/ui"} for method in ("get", "post")}
+    others = {(path, method) for path in {*page.PATHS, *UNSUPPORTED} - {"/ui", "/docs"} for method in ("get", "post")}
     assert served - others == described
 
 

@@ -1,0 +1,70 @@
+"""Dead letters of the jobs, as the page `/ui` shows them and queues them again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.protocol import events
+from cluster_serving.protocol.dead_letters import DeadLetter, requeue_call
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.scripts import DEAD_LETTERS, Call, call_async, fields_of
+
+_MOST = 50
+_ID = re.compile(r"\d+-\d+")
+
+
+async def newest(dispatch: Dispatch, job: str) -> list[dict[str, Any]]:
+    """Return the latest dead letters of a job, ready for JSON, without payloads; none if Redis refuses them."""
+    command = Call(DEAD_LETTERS, [JobKeys(job).dead_letters], [_MOST]).command(by_text=True)
+    (answer,) = await dispatch.ask([job], lambda pipeline, _: pipeline.execute_command(*command))
+    if isinstance(answer, ServingError):
+        return []
+    return [_described(letter_id.decode(), fields_of(fields)) for letter_id, fields in answer[0]]
+
+
+async def requeue(dispatch: Dispatch, job: str, letter_ids: Sequence[str], by: str) -> dict[str, str]:
+    """Queue requests again, and note that as an event; return why not, by the id of each letter that is left.
+
+    Raises:
+        RedisUnavailable: If Redis cannot be reached.
+    """
+    refused = {}
+    for letter_id in letter_ids:
+        try:
+            await _requeue(dispatch, job, letter_id, by)
+        except InvalidInput as error:
+            refused[letter_id] = error.message
+    return refused
+
+
+async def _requeue(dispatch: Dispatch, job: str, letter_id: str, by: str) -> None:
+    gone = InvalidInput(f"job {job} has no dead letter {letter_id[:64]}")
+    if not _ID.fullmatch(letter_id):
+        raise gone
+    dispatcher = dispatch.dispatcher(job)
+    db: Any = dispatcher.db
+    with dispatcher.using_redis():
+        entries = await db.xrange(JobKeys(job).dead_letters, letter_id, letter_id)
+        letter = DeadLetter.parse(entries[0][1]) if entries else None
+        if letter is None or await call_async(db, requeue_call(job, letter_id, letter)) is None:
+            raise gone
+    what = f"dead letter {letter_id} ({letter.request.uri!r}) queued again"
+    await dispatch.ask([job], lambda pipeline, _: events.record(pipeline, job, what, by))
+
+
+def _described(letter_id: str, fields: dict[bytes, bytes]) -> dict[str, Any]:
+    kept, letter = int(fields.get(b"data", b"0")), DeadLetter.parse(fields)
+    return {
+        "id": letter_id,
+        "time": round(1000 * letter.time),
+        "uri": letter.request.uri.encode("utf8", "backslashreplace").decode(),
+        "code": letter.code,
+        "error": letter.error.encode("utf8", "backslashreplace").decode(),
+        "traceback": letter.traceback,
+        "bytes": letter.size,
+        "kept": kept == letter.size,
+    }

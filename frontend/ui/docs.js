@@ -1,0 +1,140 @@
+import { byId, fill, make, setText } from "./dom.js";
+import { ordered } from "./models.js";
+import { samples } from "./samples.js";
+import { setUpTheme } from "./theme-button.js";
+
+const KEY = "cluster-serving-api-key";
+const LANGUAGES = ["curl", "Python", "JavaScript"];
+
+let models = [];
+let wantsKey = false;
+
+// Elsewhere the names of sections are shown as they are, with a capital.
+const TITLES = { openai: "OpenAI", v2: "Open Inference Protocol v2" };
+
+const titleOf = (name) => TITLES[name] ?? name[0].toUpperCase() + name.slice(1);
+const headers = () => (byId("key").value ? { "x-api-key": byId("key").value } : {});
+const resolve = (api, schema) =>
+  (schema?.$ref ? schema.$ref.split("/").slice(1).reduce((part, name) => part[name], api) : schema);
+
+function example(api, reference, depth = 0) {
+  const schema = resolve(api, reference) ?? {};
+  if (schema.example !== undefined) return schema.example;
+  if (depth > 3 || !schema.properties) return "";
+  const names = schema.required ?? Object.keys(schema.properties);
+  return Object.fromEntries(names.map((name) => [name, example(api, schema.properties[name], depth + 1)]));
+}
+
+// Paths and methods that do the same are one entry.
+function entries(api, tag) {
+  const merged = new Map();
+  for (const [path, methods] of Object.entries(api.paths)) {
+    for (const [method, operation] of Object.entries(methods)) {
+      if (!operation.tags.includes(tag)) continue;
+      const known = merged.get(operation.summary);
+      if (known) known.others.push(`${method.toUpperCase()} ${path}`);
+      else merged.set(operation.summary, { path, method, operation, others: [] });
+    }
+  }
+  return [...merged.values()];
+}
+
+function entry(api, { path, method, operation, others }) {
+  const answers = Object.entries(operation.responses).map(([status, response]) =>
+    make("tr", {}, make("th", { scope: "row" }, status), make("td", {}, resolve(api, response).description)));
+  const fields = (operation.parameters ?? []).map((reference) => {
+    const parameter = resolve(api, reference);
+    return [parameter, make("input", { title: parameter.description, autocomplete: "off" })];
+  });
+  const kind = Object.keys(operation.requestBody?.content ?? {})[0];
+  const body = kind && make("textarea", { rows: 7, spellcheck: "false", "aria-label": "Request body" });
+  if (body) {
+    const sample = example(api, operation.requestBody.content[kind].schema);
+    body.value = kind.endsWith("json") ? JSON.stringify(sample, null, 2) : "secret=&salt=";
+  }
+  const output = make("pre", { tabindex: 0, "aria-label": "Answer", hidden: true });
+  const button = make("button", { type: "button", class: "quiet", onclick: () => send(path, method, fields, kind, body, output) }, "Send");
+  return make("details", { class: "entry" },
+    make("summary", {}, make("span", { class: "method" }, method.toUpperCase()), make("code", {}, path), make("span", { class: "hint" }, operation.summary)),
+    ...(others.length ? [make("p", { class: "hint" }, "The same: ", make("code", {}, others.join(", ")))] : []),
+    make("table", { class: "answers", "aria-label": "Answers" }, make("tbody", {}, ...answers)),
+    ...fields.map(([parameter, input]) => make("label", { class: "field" }, `${parameter.name} (${parameter.in}) `, input)),
+    ...(body ? [body] : []), make("div", { class: "row" }, button), output);
+}
+
+async function send(path, method, fields, kind, body, output) {
+  let url = `.${path}`;
+  const query = new URLSearchParams();
+  const sent = { ...headers(), ...(body && { "content-type": kind }) };
+  for (const [parameter, { value }] of fields) {
+    if (parameter.in === "path") url = url.replace(`{${parameter.name}}`, encodeURIComponent(value));
+    else if (value && parameter.in === "query") query.set(parameter.name, value);
+    else if (value) sent[parameter.name] = value;
+  }
+  output.hidden = false;
+  try {
+    const response = await fetch(url + (query.size ? `?${query}` : ""), { method, headers: sent, body: body?.value });
+    output.textContent = `${response.status} ${response.statusText}\n${await response.text()}`;
+  } catch (error) {
+    output.textContent = String(error);
+  }
+}
+
+function showApi(api) {
+  const sections = api.tags.map(({ name, description }) =>
+    make("section", { class: "card", id: `api-${name}`, "aria-labelledby": `title-${name}` },
+      make("h2", { id: `title-${name}` }, titleOf(name)), make("p", { class: "hint" }, description), ...entries(api, name).map((each) => entry(api, each))));
+  const schemas = make("details", { class: "card entry" }, make("summary", {}, "Schemas"),
+    make("pre", { tabindex: 0, "aria-label": "Schemas" }, JSON.stringify(api.components.schemas, null, 2)));
+  byId("api").replaceChildren(...sections, schemas);
+  byId("sections").append(...api.tags.map(({ name }) => make("li", {}, make("a", { href: `#api-${name}` }, titleOf(name)))));
+}
+
+/** Show the example for the chosen model and language. */
+function showSample() {
+  const language = byId("language").querySelector(":checked").value;
+  const model = models.find(({ modelName }) => modelName === byId("model-choice").value) ?? null;
+  // A proxy may serve the page below a path of its own.
+  const origin = new URL(".", location.href).href.replace(/\/$/, "");
+  setText(byId("sample"), samples(model, origin, wantsKey)[language]);
+}
+
+async function readModels() {
+  const response = await fetch("models", { headers: headers(), cache: "no-store" });
+  const content = await response.json().catch(() => null);
+  if (response.ok) {
+    sessionStorage.setItem(KEY, byId("key").value);
+    models = ordered(content);
+  }
+  const names = [...new Set(models.map(({ modelName }) => modelName))];
+  fill(byId("model-choice"), names.join("\n"), () => names.map((name) => make("option", { value: name }, name)));
+  const named = decodeURIComponent(location.hash.slice(1).split("/")[0]);
+  if (names.includes(named)) byId("model-choice").value = named;
+  const asked = response.status === 401 ? "The API key below shows the models here, with their inputs." : "";
+  setText(byId("sample-note"), asked || (names.length ? "" : "No model is being served: this is an example of any."));
+  showSample();
+}
+
+async function start() {
+  setUpTheme();
+  const choices = LANGUAGES.map((name, at) =>
+    make("label", {}, make("input", { type: "radio", name: "language", value: name, checked: !at }), make("span", {}, name)));
+  byId("language").append(...choices);
+  byId("key").value = sessionStorage.getItem(KEY) ?? "";
+  byId("key").addEventListener("change", readModels);
+  for (const name of ["language", "model-choice"]) byId(name).addEventListener("change", showSample);
+  byId("copy").addEventListener("click", async () => {
+    await navigator.clipboard.writeText(byId("sample").textContent);
+    setText(byId("copy"), "Copied");
+    setTimeout(() => setText(byId("copy"), "Copy"), 2000);
+  });
+  // Browsers have a clipboard for pages of this machine, and over HTTPS.
+  byId("copy").hidden = !navigator.clipboard;
+  const api = await (await fetch("openapi.json")).json();
+  wantsKey = "security" in api;
+  byId("key-field").hidden = !wantsKey;
+  showApi(api);
+  await readModels();
+}
+
+start();
