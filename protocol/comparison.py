@@ -102,15 +102,10 @@ class Comparison:
         def latency(side: str) -> tuple[int, ...]:
             return tuple(int(fields.get(f"{side}_ms:{limit}", 0)) for limit in (*LATENCY_BOUNDS_MS, "inf"))
 
-        compared, differing, serving_failures, shadow_failures, skipped = (int(fields.get(name, 0)) for name in _COUNTS)
         examples = [fields.get(f"example:{number}") for number in range(1, MOST_EXAMPLES + 1)]
         return cls(
-            compared=compared,
-            differing=differing,
-            serving_failures=serving_failures,
-            shadow_failures=shadow_failures,
+            **{name: int(fields.get(name, 0)) for name in _COUNTS},
             given_up=given_up,
-            skipped=skipped,
             largest=float(fields.get("largest", 0)),
             serving_ms=latency("serving"),
             shadow_ms=latency("shadow"),

@@ -100,34 +100,12 @@ class DeadLetter:
         request = self.request
         if request.serde == IMAGE:
             return {"uri": to_bytes(request.uri), "image": request.data}
-        fields: dict[str, str | bytes] = {"uri": to_bytes(request.uri), "data": request.data}
-        if request.serde:
-            fields["serde"] = request.serde
-        if request.reply_to:
-            fields["reply_to"] = to_bytes(request.reply_to)
-        if request.deadline:
-            fields["deadline"] = request.deadline
-        if request.version:
-            fields["version"] = to_bytes(request.version)
-        if request.records:
-            fields["records"] = request.records
-        return fields
-
-
-def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
-    """Return the call that puts a request back on its stream, and removes the letter and the error that answered it.
-
-    Its reply is the new id of the request in the stream; nil if the letter was removed in the meantime.
-
-    Raises:
-        InvalidInput: If the payload was not kept.
-    """
-    if not letter.kept:
-        raise InvalidInput(
-            f"dead letter {letter_id} ({letter.request.uri!r}) cannot be queued again: its payload of {letter.size} "
-            f"bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
-        )
-    keys, request = JobKeys(job), letter.request
-    written: list[str | bytes] = [result_key_of(job, request), keys.pieces(request.uri)]
-    fields = flat(letter.request_fields())
-    return Call(REQUEUE, [keys.dead_letters, keys.stream(request.priority), *written], [letter_id, *fields])
+        optional = {
+            "serde": request.serde,
+            "reply_to": to_bytes(request.reply_to),
+            "deadline": request.deadline,
+            "version": to_bytes(request.version),
+            "records": request.records,
+        }
+        given = {name: value for name, value in optional.items() if value}
+        return {"uri": to_bytes(request.uri), "data": request.data, **given}

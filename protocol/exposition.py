@@ -7,25 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cluster_serving.protocol import metrics
 from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL, JobKeys, as_text
-from cluster_serving.protocol.metrics import (
-    ALIVE,
-    COUNTER,
-    DEAD,
-    GAUGE,
-    HANDLER,
-    HISTOGRAM,
-    METRICS,
-    OLDEST,
-    QUEUE,
-    REDIS_LIMIT,
-    REDIS_MEMORY,
-    REFUSED,
-    RESTARTS,
-    SLOTS,
-    Metric,
-    of_handler,
-)
+from cluster_serving.protocol.metrics import COUNTER, GAUGE, HISTOGRAM, METRICS, Metric, of_handler
 from cluster_serving.protocol.scripts import BACKLOG, Call
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports, slot_states
 from cluster_serving.protocol.stats import JobStats
@@ -58,17 +42,17 @@ class Reading:
             version, slot, field = as_text(name).split("/", 2)
             slots[version, slot][field] = int(value)
         for values in slots.values():
-            if values.get(ALIVE, 0) < 1000 * (seconds - SILENT_AFTER_S):
+            if values.get(metrics.ALIVE, 0) < 1000 * (seconds - SILENT_AFTER_S):
                 for metric in METRICS:
                     if metric.kind == GAUGE:
                         values.pop(metric.name, None)
         of_job = {
-            QUEUE.name: length,
-            OLDEST.name: 1000 * oldest_ms,
-            DEAD.name: dead,
-            REFUSED.name: int(bool(refused)),
-            REDIS_MEMORY.name: memory["used_memory"],
-            REDIS_LIMIT.name: memory.get("maxmemory", 0),
+            metrics.QUEUE.name: length,
+            metrics.OLDEST.name: 1000 * oldest_ms,
+            metrics.DEAD.name: dead,
+            metrics.REFUSED.name: int(bool(refused)),
+            metrics.REDIS_MEMORY.name: memory["used_memory"],
+            metrics.REDIS_LIMIT.name: memory.get("maxmemory", 0),
         }
         told = [report for each in reports for report in read_reports(each, seconds)]
         return cls(job, slots, of_job, told, seconds + microseconds / 1e6)
@@ -82,11 +66,11 @@ class Reading:
 
     def of_slots(self, metric: Metric) -> Iterator[tuple[dict[str, str], str, float]]:
         """Yield labels, suffix and value of each sample of a metric."""
-        if metric is SLOTS:
+        if metric is metrics.SLOTS:
             for version in sorted({report.version for report in self.reports}):
                 for state, count in slot_states(r for r in self.reports if r.version == version).items():
                     yield {"version": version, "state": state}, "", count
-        elif metric is RESTARTS:
+        elif metric is metrics.RESTARTS:
             # A canary may have the version of the generation that serves.
             restarts: Counter[tuple[str, str]] = Counter()
             for report in self.reports:
@@ -99,7 +83,8 @@ class Reading:
 
     def handled(self) -> set[tuple[str, str]]:
         """Return kind and name of the metrics of the handler."""
-        names = (name.split(":") for values in self.slots.values() for name in values if name.startswith(f"{HANDLER}_"))
+        prefix = f"{metrics.HANDLER}_"
+        names = (name.split(":") for values in self.slots.values() for name in values if name.startswith(prefix))
         return {(HISTOGRAM if len(parts) > 1 else COUNTER, parts[0].partition("_")[2]) for parts in names}
 
 
