@@ -22,10 +22,14 @@ def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, s
         LaunchError: If Flink does not answer.
     """
     read: dict[tuple[str, str], int] = {}
+    sizes: dict[tuple[str, str], int] = {}
     while True:
         for manager, host in flink.task_managers().items():
-            for name in flink.log_files(manager):
-                text = flink.log(manager, name)
+            for name, size in flink.log_files(manager).items():
+                if size == sizes.get((manager, name)):
+                    continue
+                # Flink sends a file as a whole.
+                sizes[manager, name], text = size, flink.log(manager, name)
                 # A file that is shorter than before was begun anew.
                 start = read.get((manager, name), 0) if len(text) >= read.get((manager, name), 0) else 0
                 # The last line may not be complete.

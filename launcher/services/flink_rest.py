@@ -151,9 +151,10 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         managers = self._get("/taskmanagers")["taskmanagers"]
         return {each["id"]: each["path"].partition("@")[2].partition("/")[0] for each in managers}
 
-    def log_files(self, manager: str) -> list[str]:
-        """Return the names of the files in which a TaskManager and its Python write."""
-        return sorted(each["name"] for each in self._get(f"/taskmanagers/{manager}/logs")["logs"] if each["size"])
+    def log_files(self, manager: str) -> dict[str, int]:
+        """Return the bytes of the files in which a TaskManager and its Python write, by name."""
+        files = self._get(f"/taskmanagers/{manager}/logs")["logs"]
+        return {each["name"]: each["size"] for each in sorted(files, key=lambda file: file["name"]) if each["size"]}
 
     def log(self, manager: str, name: str) -> str:
         """Return the text of such a file."""

@@ -1,0 +1,56 @@
+"""Lines of TaskManagers, from Flink's REST API."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import islice
+from threading import Thread
+from urllib.parse import unquote
+
+import pytest
+
+from cluster_serving.launcher import task_logs
+from cluster_serving.launcher.services.flink_rest import FlinkRest
+
+
+@pytest.fixture
+def server():
+    """A REST API of Flink with the files of one TaskManager, which notes the files that it sends."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            name = unquote(self.path).removeprefix("/taskmanagers/tm/logs/")
+            if name in server.files:
+                server.sent.append(name)
+                content = server.files[name].encode()
+            else:
+                logs = [{"name": name, "size": len(text)} for name, text in server.files.items()]
+                managers = [{"id": "tm", "path": "pekko.tcp://flink@host:1/user/rpc/taskmanager_0"}]
+                content = json.dumps({"logs": logs, "taskmanagers": managers}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.files, server.sent = {"a.log": "1\n2\n", "b.out": "x\n", "empty.err": ""}, []
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_only_files_that_have_changed_are_sent_again(server, monkeypatch):
+    monkeypatch.setattr(task_logs, "_POLL_S", 0)
+    with FlinkRest(f"http://127.0.0.1:{server.server_port}") as flink:
+        found = task_logs.lines(flink, follow=True, errors=False)
+        assert [line for _, line in islice(found, 3)] == ["1", "2", "x"]
+        # A line shows once it is complete, and a file that was begun anew from its start.
+        for content, lines in (("1\n2\n3\nhal", ["3"]), ("1\n2\n3\nhalf\n", ["half"]), ("new\n", ["new"])):
+            server.files["a.log"] = content
+            assert [line for _, line in islice(found, 1)] == lines
+    assert server.sent == ["a.log", "b.out", "a.log", "a.log", "a.log"]
