@@ -2,6 +2,8 @@
 
 import logging
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -29,7 +31,7 @@ from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request, with_errors
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.suspects import Suspects
-from cluster_serving.protocol import memory
+from cluster_serving.protocol import memory, processor
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import (
     DeadlineExceeded,
@@ -40,7 +42,15 @@ from cluster_serving.protocol.errors import (
     QueueFull,
     ServingError,
 )
-from cluster_serving.protocol.metrics import LOAD_TIME, MODEL_MEMORY, PROCESS_CPU, PROCESS_MEMORY
+from cluster_serving.protocol.metrics import (
+    CPU_STOLEN,
+    CPU_TIME,
+    CPU_WAIT,
+    DISK_FREE,
+    LOAD_TIME,
+    MODEL_MEMORY,
+    PROCESS_MEMORY,
+)
 
 NAME = "Inference"
 
@@ -267,7 +277,10 @@ class Inference(SelfClosing, FlatMapFunction):
             LOAD_TIME.name: lambda: round(1e6 * seconds),
             MODEL_MEMORY.name: lambda: max(0, grown),
             PROCESS_MEMORY.name: memory.resident,
-            PROCESS_CPU.name: lambda: time.process_time_ns() // 1000,
+            CPU_TIME.name: processor.used_us,
+            CPU_WAIT.name: processor.Waiting().us,
+            CPU_STOLEN.name: processor.stolen_us,
+            DISK_FREE.name: lambda: shutil.disk_usage(tempfile.gettempdir()).free,
         }
         # The operators of a slot have its counts in common for as long as one of them holds them.
         self._counts = counts

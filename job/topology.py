@@ -10,6 +10,7 @@ from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.connectors.stages import shadow
+from cluster_serving.connectors.stages.clients import Clients
 from cluster_serving.connectors.stages.expiry import Expiry
 from cluster_serving.connectors.stages.payloads import Payloads
 from cluster_serving.connectors.stages.routing import Routing
@@ -20,7 +21,7 @@ from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import MARK, NAME, JobOptions
 from cluster_serving.job.window import BatchingWindow
 
-READING = (Counting, Routing, Expiry, Payloads, Mirror)
+READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
 """Stages around the reads of a slot, in their order."""
 
 ANSWERING = (Stats, shadow.answers)

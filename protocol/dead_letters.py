@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster_serving.protocol.entry import IMAGE, Entry
-from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes, to_text
-from cluster_serving.protocol.results import result_key_of
-from cluster_serving.protocol.scripts import REQUEUE, Call, flat
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 
 MAX_PAYLOAD_BYTES = 1 << 20
 """Size limit of a payload that is kept, so that a broken model cannot fill Redis."""

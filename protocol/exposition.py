@@ -36,7 +36,7 @@ class Reading:
     @classmethod
     def of(cls, job: str, replies: Sequence[Any]) -> Reading:
         """Read the replies to `questions`."""
-        totals, (length, oldest_ms), dead, refused, memory, (seconds, microseconds), *reports = replies
+        totals, (length, oldest_ms), dead, refused, memory, disk, (seconds, microseconds), *reports = replies
         slots: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
         for name, value in totals.items():
             version, slot, field = as_text(name).split("/", 2)
@@ -46,6 +46,7 @@ class Reading:
                 for metric in METRICS:
                     if metric.kind == GAUGE:
                         values.pop(metric.name, None)
+        writes = disk.get("aof_last_write_status"), disk.get("rdb_last_bgsave_status")
         of_job = {
             metrics.QUEUE.name: length,
             metrics.OLDEST.name: 1000 * oldest_ms,
@@ -53,6 +54,7 @@ class Reading:
             metrics.REFUSED.name: int(bool(refused)),
             metrics.REDIS_MEMORY.name: memory["used_memory"],
             metrics.REDIS_LIMIT.name: memory.get("maxmemory", 0),
+            metrics.REDIS_DISK.name: int("err" in writes),
         }
         told = [report for each in reports for report in read_reports(each, seconds)]
         return cls(job, slots, of_job, told, seconds + microseconds / 1e6)
@@ -97,6 +99,7 @@ def questions(job: str, generations: Iterable[int] = ()) -> list[list[Any]]:
         ["XLEN", keys.dead_letters],
         ["HGET", keys.controller, REFUSED_MODEL],
         ["INFO", "memory"],
+        ["INFO", "persistence"],
         ["TIME"],
         *(["HGETALL", keys.slots(number)] for number in (None, *generations)),
     ]

@@ -100,6 +100,9 @@ RECORDS_IN = Metric("records_in", COUNTER, "records", "Records that the slot has
 REQUESTS_IN = Metric("requests_in", COUNTER, "requests", "Requests that the slot has read, of a record or more.")
 ANSWERED = Metric("records_answered", COUNTER, "records", "Records answered with a result.")
 FAILED = Metric("records_failed", COUNTER, "records", "Records answered with an error.", "code")
+CLIENT_REQUESTS = Metric(
+    "client_requests", COUNTER, "requests", "Requests by client: those of the busiest, and of the others.", "client"
+)
 REDELIVERIES = Metric("redeliveries", COUNTER, "requests", "Requests delivered again after the end of a process.")
 GIVEN_UP = Metric("requests_given_up", COUNTER, "requests", "Requests that became dead letters.")
 RECONNECTS = Metric("reconnects", COUNTER, "attempts", "Attempts at reading or writing that Redis did not answer.")
@@ -120,7 +123,11 @@ PADDING = Metric("padding_elements", COUNTER, "elements", "Those of them that we
 LOAD_TIME = Metric("model_load_seconds", GAUGE, "seconds", "Time in which the slot loaded its model.")
 MODEL_MEMORY = Metric("model_memory_bytes", GAUGE, "bytes", "Growth of the process while it loaded the model.")
 PROCESS_MEMORY = Metric("process_memory_bytes", GAUGE, "bytes", "Memory of the process that has the slot.")
-PROCESS_CPU = Metric("process_cpu_seconds", COUNTER, "seconds", "CPU time of the process that has the slot.")
+CPU_TIME = Metric("cpu_seconds", COUNTER, "seconds", "Time for which threads of the process had a processor.")
+CPU_WAIT = Metric("cpu_wait_seconds", COUNTER, "seconds", "Time for which they could have run and had none.")
+CPU_STOLEN = Metric("cpu_stolen_seconds", COUNTER, "seconds", "Time that the hypervisor took from the machine.")
+REDIS_TRIP = Metric("redis_round_trip_seconds", GAUGE, "seconds", "Time of the latest PING of the slot to Redis.")
+DISK_FREE = Metric("disk_free_bytes", GAUGE, "bytes", "Free space of the disk of the slot's temporary files.")
 RESTARTS = Metric("slot_restarts", GAUGE, "restarts", "Restarts of the slot since the job was started or changed.")
 SLOTS = Metric("slots", GAUGE, "slots", "Slots by version and state.", "state")
 QUEUE = Metric("queue_length", GAUGE, "requests", "Requests in the streams, unanswered.", of_job=True)
@@ -129,6 +136,7 @@ DEAD = Metric("dead_letters", GAUGE, "requests", "Dead letters that are kept.", 
 REFUSED = Metric("model_refused", GAUGE, "", "1 if a new model is not served, else 0.", of_job=True)
 REDIS_MEMORY = Metric("redis_memory_bytes", GAUGE, "bytes", "Memory that the Redis of the job uses.", of_job=True)
 REDIS_LIMIT = Metric("redis_memory_limit_bytes", GAUGE, "bytes", "Its limit; 0 if there is none.", of_job=True)
+REDIS_DISK = Metric("redis_disk_failed", GAUGE, "", "1 if Redis could not write to its disk, else 0.", of_job=True)
 
 METRICS: tuple[Metric, ...] = tuple(
     value for value in vars(sys.modules[__name__]).values() if isinstance(value, Metric)

@@ -91,6 +91,7 @@ CASES = {
     "ServingHasDeadLetters": [("requests_given_up_total", "0 1+0x20")],
     "ServingRefusesModel": [("model_refused", "1x20")],
     "ServingLosesRedis": [("reconnects_total", "0+10x20")],
+    "ServingRedisDiskFails": [("redis_disk_failed", "1x20")],
     "ServingRedisIsFull": [("redis_memory_bytes", "95x20"), ("redis_memory_limit_bytes", "100x20")],
 }
 WELL = [
@@ -101,6 +102,7 @@ WELL = [
     ("requests_given_up_total", "3x20"),
     ("model_refused", "0x20"),
     ("reconnects_total", "7x20"),
+    ("redis_disk_failed", "0x20"),
     ("redis_memory_bytes", "95x20"),
     ("redis_memory_limit_bytes", "0x20"),
 ]

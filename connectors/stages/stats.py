@@ -76,6 +76,10 @@ class _Writer:
             return
         answered = LAST_ANSWER if metrics.BATCH_SIZE.sum in totals else ""
         try:
+            if gauges:
+                began = time.monotonic()
+                self._client.ping()
+                gauges[metrics.REDIS_TRIP.name] = round(1e6 * (time.monotonic() - began))
             call(
                 self._client,
                 Call(COUNT, self._keys, [self._prefix, answered, KEPT_S, len(gauges), *flat(gauges), *flat(totals)]),

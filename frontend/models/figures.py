@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cluster_serving.protocol.exposition import Reading
-from cluster_serving.protocol.metrics import COMPUTE, DEAD, OLDEST, PROCESS_CPU, PROCESS_MEMORY, QUEUE
+from cluster_serving.protocol.metrics import COMPUTE, CPU_TIME, DEAD, OLDEST, PROCESS_MEMORY, QUEUE
 from cluster_serving.protocol.stats import JobStats
 
 
@@ -25,7 +25,7 @@ def of_slot(values: Mapping[str, int]) -> dict[str, int]:
     """Return time with the model, and CPU time and memory of the process of a slot, from its fields in Redis."""
     return {
         "computeUs": values.get(COMPUTE.sum, 0),
-        "cpuUs": values.get(PROCESS_CPU.name, 0),
+        "cpuUs": values.get(CPU_TIME.name, 0),
         "memory": values.get(PROCESS_MEMORY.name, 0),
     }
 

@@ -77,7 +77,7 @@ def test_figures_of_a_job_are_those_of_its_versions(ask, job, db):
 
 def test_a_slot_has_its_threads_its_cpu_time_and_its_memory(ask, report, job, db):
     report(("x", "float32", (None, None)), threads=4, device="cpu")
-    fields = {"process_cpu_seconds": 7, "process_memory_bytes": 9, "batch_compute_seconds:sum": 5, "alive": 10**14}
+    fields = {"cpu_seconds": 7, "process_memory_bytes": 9, "batch_compute_seconds:sum": 5, "alive": 10**14}
     db.hset(JobKeys(job).slot_stats, mapping={f"1/0/{name}": value for name, value in fields.items()})
     (slot,) = ask.get("/ui/data").json()["models"][0]["slotReports"]
     assert (slot["threads"], slot["device"], slot["cpuUs"], slot["memory"], slot["computeUs"]) == (4, "cpu", 7, 9, 5)

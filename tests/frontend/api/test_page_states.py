@@ -191,12 +191,12 @@ def test_figures_are_shown_by_version_and_failures_by_code(chromium, serve, job,
 
 def test_a_slot_shows_its_threads_cores_and_memory(chromium, serve, job, slot, counted):
     slot(0, "ready", engine="Echo", device="cpu", threads=4)
-    counted(**{"1__0__process_cpu_seconds": 1, "1__0__process_memory_bytes": 123_000_000, "1__0__alive": 10**14})
+    counted(**{"1__0__cpu_seconds": 1, "1__0__process_memory_bytes": 123_000_000, "1__0__alive": 10**14})
     with browser.watched(chromium, serve(f"--models={job}").url) as page:
         row = page.get_by_role("table", name="Slots").get_by_role("row").nth(1)
         for text in ("Ready", "cpu", "4", "123 MB"):
             expect(row).to_contain_text(text)
-        counted(**{"1__0__process_cpu_seconds": 60_000_000})
+        counted(**{"1__0__cpu_seconds": 60_000_000})
         expect(row.locator("[data-title=Cores]")).to_have_text(re.compile("[1-9]"))
 
 

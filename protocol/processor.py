@@ -1,0 +1,44 @@
+"""Time that this process, or its machine, was without a processor."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_THREADS = Path("/proc/self/task")
+_MACHINE = Path("/proc/stat")
+
+
+class Waiting:
+    """Time for which threads of this process could have run and had no processor; also by a quota of its cgroup."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, int] = {}
+        self._total_ns = 0
+
+    def us(self) -> int:
+        """Return the microseconds so far; 0 where Linux does not keep them."""
+        now: dict[str, int] = {}
+        for file in _THREADS.glob("*/schedstat"):
+            with suppress(OSError, IndexError):
+                now[file.parent.name] = int(file.read_text("ascii").split()[1])
+        # Of a thread that has ended, its time up to the last call stays.
+        self._total_ns += sum(max(0, waited - self._last.get(thread, 0)) for thread, waited in now.items())
+        self._last = now
+        return self._total_ns // 1000
+
+
+def used_us() -> int:
+    """Return the microseconds for which this process has had processors."""
+    return time.process_time_ns() // 1000
+
+
+def stolen_us() -> int:
+    """Return the microseconds that the hypervisor has taken from the processors of this machine; 0 if unknown."""
+    try:
+        ticks = int(_MACHINE.read_text("ascii").split(maxsplit=9)[8])
+    except (OSError, IndexError):
+        return 0
+    return ticks * 1_000_000 // os.sysconf("SC_CLK_TCK")
