@@ -28,6 +28,10 @@ class RedisOptions:
             generation that has loaded the model first.
         shadow: This generation computes copies of requests, whose answers are only compared
             (`connectors.stages.shadow`).
+        payload_log_sample: Share of the requests in the payload log (`connectors.stages.payload_log`), 0 to 1.
+        payload_log_to: Folder or address of the log, or "redis".
+        payload_log_without: Patterns of the columns that the log leaves out.
+        tensorboard: Folder with a folder per job for TensorBoard; empty for none.
     """
 
     url: str
@@ -43,6 +47,10 @@ class RedisOptions:
     version: str = "1"
     numbered: bool = False
     shadow: bool = False
+    payload_log_sample: float = 0.0
+    payload_log_to: str = "payload-log"
+    payload_log_without: tuple[str, ...] = ()
+    tensorboard: str = ""
 
     @property
     def queue(self) -> RedisOptions:

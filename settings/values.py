@@ -76,6 +76,10 @@ def _record_key(value: Any) -> Any:
     return RecordKey(*pair) if isinstance(pair, tuple) else pair
 
 
+def _folder(value: Any) -> Any:
+    return ("tensorboard" if value else "") if isinstance(value, bool) else value
+
+
 def _filter(text: str) -> str:
     filters.parse(text, {entry.name for entry in entry_points(group=filters.GROUP)})
     return text.strip()
@@ -110,6 +114,9 @@ Cores = Annotated[int | None, BeforeValidator(_cores)]
 
 SecretAndSalt = Annotated[tuple[str, str] | None, BeforeValidator(_secret_and_salt)]
 """Two texts, written as "secret:salt"; or empty for none."""
+
+Folder = Annotated[str, BeforeValidator(_folder)]
+"""The path of the folder for TensorBoard, or true for the usual one; empty or false for none."""
 
 Filter = Annotated[str, AfterValidator(_filter)]
 """Filters as `protocol.filters.parse` reads them, or nothing."""

@@ -14,7 +14,7 @@ from cluster_serving.settings.model import Given, SettingsError
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end."""
 
-_SECTIONS = original_keys.SECTIONS | {"autoscale"}
+_SECTIONS = original_keys.SECTIONS | {"autoscale", "payloadLog"}
 """Keys that hold others."""
 
 Entry = tuple[str, Given]

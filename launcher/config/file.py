@@ -29,6 +29,10 @@ _SECTIONS = {
 # Number of slots that follows the load, between two limits (docs/operations.md).
 autoscale:
 """,
+    "payloadLog": """\
+# A log of what clients send and get, for tools that watch the data (docs/payload-log.md).
+payloadLog:
+""",
     "flink": """\
 # Where the job runs, and what it brings there; docs/deploy/ has a page for each target.
 flink:

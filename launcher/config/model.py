@@ -25,6 +25,7 @@ from cluster_serving.settings.values import (
     Cores,
     Divisors,
     Filter,
+    Folder,
     Names,
     Padding,
     Pair,
@@ -363,6 +364,35 @@ class Config(Settings):
         ge=1,
     )
 
+    payload_log_sample: float = key(
+        0.0,
+        "a number from 0 to 1",
+        "Share of the requests whose inputs, outputs, version and latency are written (docs/payload-log.md); 0: none.",
+        alias="payloadLog.sample",
+        ge=0,
+        le=1,
+    )
+    payload_log_to: str = key(
+        "payload-log",
+        "the path of a folder, an address such as s3://bucket/folder, or redis",
+        "Where they are written: Parquet files in a folder of the machine of each slot, or in a store; redis: the "
+        "stream <jobName>:payloads, of which old entries are dropped.",
+        alias="payloadLog.to",
+        min_length=1,
+    )
+    payload_log_without: Names = key(
+        "",
+        _NAMES,
+        "Columns to leave out, such as uri, input.image or output.*.",
+        alias="payloadLog.without",
+    )
+    tensorboard: Folder = key(
+        "",
+        "true, the path of a folder, or empty",
+        "Folder in which the first slot writes Serving Throughput and Total Records Number for TensorBoard, in a "
+        "folder per job. true: tensorboard in the folder of this file. Empty: none.",
+    )
+
     flink_target: str = key(
         "",
         f"{', '.join(targets.names()[:-1])} or {targets.names()[-1]}, or empty",
@@ -493,9 +523,12 @@ class Config(Settings):
         return redacted(self.redis_url)
 
     def located(self, folder: Path) -> Config:
-        """Return a copy whose `modelPath` and `payloadFolder` are absolute; a relative one starts at the folder."""
+        """Return a copy whose paths of folders are absolute; a relative one starts at the folder."""
         keys = [] if is_url(self.model_path) else ["model_path"]
         keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]
+        is_folder = "://" not in self.payload_log_to and self.payload_log_to != "redis"
+        keys += ["payload_log_to"] if self.payload_log_sample and is_folder else []
+        keys += ["tensorboard"] if self.tensorboard else []
         paths = {key: str((folder / os.path.expanduser(getattr(self, key))).absolute()) for key in keys}
         return self.model_copy(update=paths)
 

@@ -143,6 +143,10 @@ def _needs(options: JobOptions) -> tuple[set[str], list[str]]:
         requirements = [found.requirement] if found.requirement else sorted(engine_requirements())
     else:
         requirements = check_model(options.model).requirements(options.model)
+    if options.redis.payload_log_sample and "://" in (log := options.redis.payload_log_to):
+        extras |= {store for scheme, store in _STORES.items() if log.startswith(scheme)} | {"remote"}
+    if options.redis.tensorboard:
+        extras.add("tensorboard")
     plug_ins = {entry.name: entry.dist for entry in entry_points(group=filters.GROUP)}
     for name, _ in filters.parse(options.post_processing, plug_ins):
         if distribution := plug_ins.get(name):

@@ -37,7 +37,7 @@ def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path
     text = config_file.template()
     assert read(text) == with_targets().model_validate({"modelPath": str(tmp_path / "model")})
     active = [line for line in text.splitlines() if line and not line.strip().startswith("#")]
-    assert active == ["modelPath: model", "autoscale:", "flink:"]
+    assert active == ["modelPath: model", "autoscale:", "payloadLog:", "flink:"]
     for field in with_targets().model_fields.values():
         section, _, key = field.alias.rpartition(".")
         assert f"\n{'  ' * bool(section)}{'# ' * (key != 'modelPath')}{key}:" in text
@@ -45,7 +45,11 @@ def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path
 
 def test_the_defaults_in_the_generated_file_are_those_that_apply(read):
     settings = [re.sub("^( *)# (?=[a-zA-Z]+:)", r"\1", line) for line in config_file.template().splitlines()]
-    keys = {field.alias.rpartition(".")[2] for field in with_targets().model_fields.values()} | {"flink", "autoscale"}
+    keys = {field.alias.rpartition(".")[2] for field in with_targets().model_fields.values()} | {
+        "flink",
+        "autoscale",
+        "payloadLog",
+    }
     uncommented = "\n".join(line for line in settings if line.strip().partition(":")[0] in keys)
     assert "\n  ship: " in uncommented
     assert read(uncommented) == read("modelPath: model")
@@ -75,6 +79,23 @@ def test_the_keys_of_a_section_are_named_with_their_line(read):
 def test_slots_follow_the_load_between_possible_limits(read, keys, problem):
     with pytest.raises(SettingsError, match=problem):
         read(f"modelPath: m\n{keys}")
+
+
+def test_the_payload_log_has_a_share_a_place_and_columns_to_leave_out(read, tmp_path):
+    config = read("modelPath: m\npayloadLog: {sample: 0.01, to: s3://bucket/log, without: [uri, input.x]}")
+    options = job_options(config, "s").redis
+    assert (options.payload_log_sample, options.payload_log_to) == (0.01, "s3://bucket/log")
+    assert options.payload_log_without == ("uri", "input.x")
+    usual = job_options(read("modelPath: m\npayloadLog: {sample: 1, without: uri}"), "s").redis
+    assert (usual.payload_log_sample, usual.payload_log_to) == (1, str(tmp_path / "payload-log"))
+    assert job_options(read("modelPath: m\npayloadLog: {to: redis}"), "s").redis.payload_log_to == "redis"
+    with pytest.raises(SettingsError, match=r"payloadLog.sample is 2 \(a number\); expected a number from 0 to 1"):
+        read("modelPath: m\npayloadLog: {sample: 2}")
+
+
+def test_the_folder_for_tensorboard_is_beside_the_file_or_where_it_says(read, tmp_path):
+    found = [job_options(read(f"modelPath: m\ntensorboard: {value}"), "s").redis for value in ("true", "false", "/t")]
+    assert [each.tensorboard for each in found] == [str(tmp_path / "tensorboard"), "", "/t"]
 
 
 def test_a_model_at_an_address_is_not_watched(read):

@@ -1,0 +1,195 @@
+"""The payload log: what it has of requests and answers, and what it drops."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cluster_serving.connectors.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.stages.base import AnswerStage
+from cluster_serving.connectors.stages.payload_log import places, stage, table
+from cluster_serving.protocol import columns, tensors
+from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.entry import NATIVE, Entry
+from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.inputs import Image, SparseTensor
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result
+from tests.support.fixtures.waiting import wait_until
+
+
+@pytest.fixture
+def make(db, job, tmp_path):
+    """Makes the stage of a slot, and closes it."""
+    made = []
+
+    def make(sample=1.0, to=str(tmp_path / "log"), without=(), **more):
+        options = RedisOptions(
+            "", job, version="7", payload_log_sample=sample, payload_log_to=to, payload_log_without=without, **more
+        )
+        counts = Counts()
+        made.append(stage.answers(db, options, RedisClock(db), counts))
+        return made[-1], counts
+
+    yield make
+    for each in made:
+        each.close()
+    db.delete(JobKeys(job).payload_log)
+
+
+def entry(number, inputs, records=b""):
+    data = tensors.encode(inputs)
+    return Entry(b"%d-0" % (1_700_000_000_000 + number), f"r{number}", data, NATIVE, records=records)
+
+
+def answer(entry, **outputs):
+    return Answer(entry, "", encode_result(True, [*outputs], [np.asarray(value) for value in outputs.values()]))
+
+
+def batch(*answers, wait_us=1000):
+    return AnsweredBatch(answers, wait_us, 2000)
+
+
+def logged(made, *answers):
+    """The rows of the log after these answers."""
+    log, _ = made
+    log.answered(batch(*answers), 500)
+    log.close()
+    return pd.read_parquet(log._options.payload_log_to).sort_values(["time", "record"], ignore_index=True)
+
+
+def test_the_log_has_inputs_outputs_version_and_latency(make):
+    xs = np.arange(12, dtype="f4").reshape(3, 4)
+    rows = logged(make(), *(answer(entry(number, {"x": x}), y=2 * x) for number, x in enumerate(xs)))
+    assert rows["uri"].tolist() == ["r0", "r1", "r2"]
+    assert set(rows["version"]) == {"7"} and rows["code"].isna().all()
+    assert rows["latency_ms"].tolist() == [3.5] * 3
+    assert rows["time"].tolist() == [pd.Timestamp(1_700_000_000_000 + n, unit="ms", tz="UTC") for n in range(3)]
+    np.testing.assert_array_equal(np.stack(rows["input.x"]), xs)
+    np.testing.assert_array_equal(np.stack(rows["output.y"]), 2 * xs)
+    assert rows["input.x"][0].dtype == np.float32
+
+
+def test_each_record_of_a_request_has_a_row(make):
+    xs, ys = np.arange(6, dtype="i8").reshape(3, 2), np.array([1.5, 2.5, 3.5])
+    together = answer(entry(0, {"x": xs}, b"3"), y=ys)
+    results = [encode_result(True, ["y"], [np.array(8.0)]), encode_error(InferenceFailed("no"))]
+    apart = Answer(entry(1, {"x": xs[:2]}, b"2"), "", columns.joined(results))
+    failed = Answer(entry(2, {"x": xs[:2]}, b"2"), "", encode_error(InferenceFailed("none")))
+    rows = logged(make(), together, apart, failed)
+    assert rows["record"].tolist() == [0, 1, 2, 0, 1, 0, 1]
+    np.testing.assert_array_equal(np.stack(rows["input.x"]), xs[[0, 1, 2, 0, 1, 0, 1]])
+    assert rows["output.y"].tolist()[:4] == [1.5, 2.5, 3.5, 8] and rows["output.y"][4:].isna().all()
+    assert rows["code"].tolist() == [None] * 4 + ["INFERENCE_FAILED"] * 3
+    assert rows["error"].tolist()[4:] == ["no", "none", "none"]
+
+
+def test_values_of_every_kind_are_logged(make):
+    sparse = SparseTensor(np.array([[0, 2]]), np.array([1.0, 2.0]), (4,))
+    inputs = {
+        "text": np.array(["a", "b"], object),
+        "image": Image(b"jpeg"),
+        "sparse": sparse,
+        "half": np.array([[0.5]], "f2"),
+        "complex": np.array(1j),
+        "empty": np.zeros((0, 2), "f4"),
+    }
+    ranked = Answer(entry(1, {"text": np.array("c", object)}), "", encode_ranked(True, ["y"], [[(3, 0.5)]]))
+    (first, second) = logged(make(), answer(entry(0, inputs), y=[True]), ranked).to_dict("records")
+    # Of texts and lists, a column has texts.
+    assert first["input.text"] == "['a', 'b']" and second["input.text"] == "c"
+    assert first["input.image"] == b"jpeg" and first["input.half"][0].tolist() == [0.5]
+    found = {name: [*np.ravel(part.tolist())] for name, part in first["input.sparse"].items()}
+    assert found == {"indices": [0, 2], "values": [1, 2], "shape": [4]}
+    assert first["input.complex"] == "1j" and first["input.empty"].tolist() == []
+    assert first["output.y"] == "[True]" and second["output.y"] == "[[3.0, 0.5]]"
+    assert second["input.image"] is None
+
+
+def test_records_of_different_lengths_share_a_column(make):
+    xs = [np.arange(6.0).reshape(2, 3), np.zeros((0, 3)), np.ones((1, 2))]
+    rows = logged(make(), *(answer(entry(number, {"x": x}), y=len(x)) for number, x in enumerate(xs)))
+    assert [[each.tolist() for each in x] for x in rows["input.x"]] == [[[0, 1, 2], [3, 4, 5]], [], [[1, 1]]]
+
+
+def test_a_request_whose_inputs_cannot_be_read_is_logged_with_its_error(make):
+    broken = entry(0, {"x": np.zeros(2)})._replace(data=b"no arrow")
+    wrong = entry(1, {"x": np.zeros(2)}, b"3")
+    rows = logged(make(), *(Answer(each, "", encode_error(InferenceFailed("no"))) for each in (broken, wrong)))
+    assert rows["code"].tolist() == ["INFERENCE_FAILED"] * 4 and "input.x" not in rows
+
+
+def test_columns_can_be_left_out(make):
+    made = make(without=("uri", "input.image", "output.*"))
+    both = answer(entry(0, {"image": Image(b"secret"), "x": np.array(1)}), y=1, z=2)
+    assert [*logged(made, both)] == ["time", "record", "version", "latency_ms", "code", "error", "input.x"]
+
+
+def test_a_share_of_the_requests_is_logged(make):
+    made = make(sample=0.1)
+    rows = logged(made, *(answer(entry(number, {"x": np.array(number)}), y=number) for number in range(1000)))
+    assert 95 <= len(rows) <= 105
+    assert made[1].take() == {"payload_log_written": len(rows)}
+
+
+def test_without_a_log_and_in_a_shadow_nothing_runs(make):
+    for made in (make(sample=0.0), make(shadow=True)):
+        assert type(made[0]) is AnswerStage
+
+
+def test_what_the_thread_cannot_keep_up_with_is_dropped_and_counted(make):
+    made = make()
+    large = np.zeros((1 << 20) // 8)
+    answers = [answer(entry(number, {"x": large}), y=1) for number in range(20)]
+    rows = logged(made, *answers)
+    found = made[1].take()
+    assert found["payload_log_dropped"] > 0
+    assert found["payload_log_written"] + found["payload_log_dropped"] == 20 == found["payload_log_dropped"] + len(rows)
+
+
+def test_a_place_that_takes_nothing_costs_its_requests_alone(make, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    log, counts = make(to=str(tmp_path / "file"))
+    log.answered(batch(answer(entry(0, {"x": np.zeros(2)}), y=1)), 0)
+    log.close()
+    assert counts.take() == {"payload_log_dropped": 1}
+
+
+def test_files_are_written_while_requests_come_and_never_seen_half(make, monkeypatch, tmp_path):
+    monkeypatch.setattr(stage, "_LONGEST_S", 0.0)
+    log, _ = make()
+    log.answered(batch(answer(entry(0, {"x": np.zeros(2)}), y=1)), 0)
+    wait_until(lambda: len(list((tmp_path / "log").glob("*"))) == 1)
+    (file,) = (tmp_path / "log").glob("*")
+    assert file.suffix == ".parquet" and pq.read_table(file).num_rows == 1
+
+
+def test_a_store_is_written_through_fsspec(make):
+    import fsspec
+
+    log, counts = make(to="memory://bucket/log/")
+    log.answered(batch(answer(entry(0, {"x": np.array(5)}), y=6)), 0)
+    log.close()
+    assert counts.take() == {"payload_log_written": 1}
+    (file,) = fsspec.open_files("memory://bucket/log/*.parquet")
+    with file as opened:
+        assert pq.read_table(opened)["input.x"].to_pylist() == [5]
+
+
+def test_a_stream_of_redis_is_bounded(make, db, job, monkeypatch):
+    monkeypatch.setattr(places, "MOST_TABLES", 3)
+    monkeypatch.setattr(stage, "_LONGEST_S", 0.0)
+    log, counts = make(to="redis")
+    key = JobKeys(job).payload_log
+    # Redis has no room for large ones.
+    log.answered(batch(answer(entry(0, {"x": np.zeros(1 << 14)}), y=1)), 0)
+    assert counts.take() == {"payload_log_dropped": 1}
+    for number in range(5):
+        log._work(
+            [table.Logged(entry(number, {"x": np.array(number)}), encode_result(True, ["y"], [np.array(0)]), 0, 0)]
+        )
+    tables = [pa.ipc.open_stream(fields[b"table"]).read_all() for _, fields in db.xrange(key)]
+    assert [each["input.x"].to_pylist() for each in tables] == [[2], [3], [4]]
