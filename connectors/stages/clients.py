@@ -13,7 +13,7 @@ MOST = 10
 
 _BUSIEST = 3
 _INTERVAL_S = 1.0
-_OTHERS = "other"
+_OTHERS, _UNNAMED = "other", "unnamed"
 
 
 class Clients(Stage):
@@ -51,7 +51,7 @@ class Clients(Stage):
         senders, self._senders = self._senders, defaultdict(int)
         by_client: Counter[str] = Counter()
         for sender, count in senders.items():
-            by_client[Entry(b"", "", b"", reply_to=sender).client or "original"] += count
+            by_client[Entry(b"", "", b"", reply_to=sender).client or _UNNAMED] += count
         busiest = by_client.most_common(_BUSIEST)
         for client, count in busiest:
             self._known.pop(client, None)

@@ -31,8 +31,8 @@ def test_the_busiest_clients_have_their_name(slot):
     entries += [*sent(2), *sent(1, "bob"), *sent(1, "carol")]
     assert stage.admit(entries) == entries
     stage.begin()
-    # Two connections of a process are a client; those of the original do not say who they are.
-    assert by_client(slot) == {"alice": 9, "7f3a": 9, "original": 2, "other": 2}
+    # Two connections of a process are a client; those that wait for no message do not say who they are.
+    assert by_client(slot) == {"alice": 9, "7f3a": 9, "unnamed": 2, "other": 2}
     stage.admit(sent(1, "bob"))
     stage.close()
     assert by_client(slot) == {"bob": 1}
