@@ -106,15 +106,13 @@ def _stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
             say("Stopped its controller")
         ran = lifecycle.stop(config, name)
     if not ran:
-        console.print(f"Job {name} did not run; it counts as stopped now. {_remove_with(name)}")
+        console.print(
+            f"Job {name} did not run; it counts as stopped now. cluster-serving-cli forget {name} removes it."
+        )
         return
     own_flink = config.target.endswith("-application")
     rest = "Redis goes on" if own_flink else "Redis and Flink go on"
     console.print(f"Stopped job {name}. Its queued requests stay in Redis; {rest}.")
-
-
-def _remove_with(job: str) -> str:
-    return f"cluster-serving-cli forget {job} removes it."
 
 
 def _forget(

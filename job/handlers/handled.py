@@ -18,7 +18,7 @@ from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.encoding import HandledEncoding
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
-from cluster_serving.job.handlers.handler import Context, method
+from cluster_serving.job.handlers.handler import METHODS, Context, method
 from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.metrics import HandlerMetrics
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
@@ -42,14 +42,6 @@ log = logging.getLogger(__name__)
 class HandledModel(Servable):
     """A handler that has loaded what it needs.
 
-    Args:
-        options: Options of the model.
-        secret: Secret and salt of an encrypted model.
-        image: Options of images.
-        max_batch_size: Most records of a batch.
-        job: `jobName`.
-        version: Version of the model.
-
     Raises:
         ModelError: If the handler cannot be imported, or its `load` raises an exception.
     """
@@ -71,11 +63,6 @@ class HandledModel(Servable):
         self._own_device = ""
         self._memories: dict[str, BatchMemory] = {}
         self._only: Engine | None = None
-        # Methods of the handler, or None.
-        self._preprocess: Any = None
-        self._predict_batch: Any = None
-        self._postprocess: Any = None
-        self._unload_handler: Any = None
         with ExitStack() as undo:
             undo.callback(self._close_engines)
             with decrypted(options, locate(options.path), secret) as folder:
@@ -135,7 +122,6 @@ class HandledModel(Servable):
         results: list[Any] = [*records]
         if self._preprocess is not None:
             results = [dict(record) if type(record) is _Prepared else self.preprocess(record) for record in records]
-        predict: Callable[[Sequence[Record]], list[Any]]
         predict = self._predict_whole if self.generates else self._predict
         for indices in groups(results, self._padded):
             computed: list[Any] = attempt(predict, [cast(Record, results[index]) for index in indices])
@@ -197,10 +183,8 @@ class HandledModel(Servable):
             raise
         except FAILURES as error:
             raise ModelError(f"the method load {where} failed: {type(error).__name__}: {error}") from error
-        self._preprocess, self._predict_batch, self._postprocess, self._unload_handler = (
-            getattr(handler, name) if method(kind, name) else None
-            for name in ("preprocess", "predict", "postprocess", "unload")
-        )
+        methods: list[Any] = [getattr(handler, name) if method(kind, name) else None for name in METHODS[1:]]
+        self._preprocess, self._predict_batch, self._postprocess, self._unload_handler = methods
         self.generates = inspect.isgeneratorfunction(self._predict_batch)
         if self._predict_batch is None:
             self._only = Engine(context.load().batched(), "the model")
@@ -287,7 +271,7 @@ class HandledModel(Servable):
             raise error_of(error, "predict") from error
         return [error_of(one, "predict") if isinstance(one, Exception) else one for one in results]
 
-    def _predict_whole(self, records: Sequence[Record]) -> list[Record | ServingError]:
+    def _predict_whole(self, records: Sequence[Record]) -> list[Any]:
         return run(self.generate(records))
 
     def _batch(self, records: Sequence[Record]) -> dict[str, Any]:

@@ -28,9 +28,7 @@ _numbers = count(1)
 class Code:
     """The class of a handler; `close` forgets its modules.
 
-    Args:
-        folder: The model folder.
-        named: Value of the key `handler`: "module:Class", or empty for the module `handler.py`.
+    `named` is the value of the key `handler`: "module:Class", or empty for the module `handler.py` of the folder.
 
     Raises:
         ModelError: If there is no such class, or its module cannot be imported.
@@ -136,13 +134,7 @@ class _Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         package = module.__name__.partition(".")[0]
 
-        def import_(
-            name: str,
-            globals: Mapping[str, Any] | None = None,
-            locals: Mapping[str, Any] | None = None,
-            fromlist: Sequence[str] | None = (),
-            level: int = 0,
-        ) -> Any:
+        def import_(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
             top = name.partition(".")[0]
             if level == 0 and _is_in(Path(sys.modules[package].__path__[0]), top):
                 found = importlib.import_module(f"{package}.{name}")

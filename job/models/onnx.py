@@ -110,7 +110,8 @@ class OnnxModel(Model):
         # An output of maps is two outputs of ours; `_read_from` has the port of each.
         self._read_from = {_LABELS.format(name): name for name, port in ports.items() if _ZIPMAP.fullmatch(port.type)}
         available = {name: _spec(port) for name, port in ports.items()}
-        available |= {labels: _labels_spec(labels, ports[name]) for labels, name in self._read_from.items()}
+        for labels, name in self._read_from.items():
+            available[labels] = TensorSpec(labels, "str" if "(string" in ports[name].type else "int64", (None, None))
         self.outputs = choose("output", options.outputs, available)
         self._output_names = list(dict.fromkeys(self._read_from.get(spec.name, spec.name) for spec in self.outputs))
 
@@ -177,10 +178,6 @@ def _add_external_data(settings: Any, path: Path) -> list[bytes]:
     if files:
         settings.add_external_initializers_from_files_in_memory(files, buffers, [*map(len, buffers)])
     return buffers
-
-
-def _labels_spec(name: str, port: Any) -> TensorSpec:
-    return TensorSpec(name, "str" if "(string" in port.type else "int64", (None, None))
 
 
 def _scalars(path: Path) -> set[str]:

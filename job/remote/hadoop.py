@@ -48,8 +48,7 @@ def _configuration() -> dict[str, str]:
             # A file of the machine's administrator.
             for entry in ElementTree.parse(path).iter("property"):  # noqa: S314
                 options[(entry.findtext("name") or "").strip()] = (entry.findtext("value") or "").strip()
-    return {name: _expanded(value, options) for name, value in options.items()}
-
-
-def _expanded(value: str, options: dict[str, str]) -> str:
-    return re.sub(r"\$\{([^}]+)\}", lambda match: options.get(match[1], match[0]), value)
+    return {
+        name: re.sub(r"\$\{([^}]+)\}", lambda match: options.get(match[1], match[0]), value)
+        for name, value in options.items()
+    }

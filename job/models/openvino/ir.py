@@ -37,10 +37,6 @@ _DTYPES = {
 _COMPUTED_ON_CPU = {"int64": "int32", "uint64": "int32", "float64": "float32"}
 """Dtype of an input → dtype in which OpenVINO computes it on a CPU; values beyond it are clipped or cut, silently."""
 
-_PRECISIONS = {"float32": "f32"}
-"""`inferencePrecision` → OpenVINO's name of the precision."""
-
-
 _MISSING = r"[Cc]annot create (\w+) layer|unsupported operation.*?(\w+)"
 _PACKAGES = (Package("openvino_tokenizers", "openvino-tokenizers"),)
 
@@ -59,8 +55,8 @@ class OpenVINOModel(Model):
         # If weights were mapped, overwriting the file in place would end the process (SIGBUS, seen with an embedding).
         core.set_property({"ENABLE_MMAP": False})
         if options.inference_precision:
-            hint = {"INFERENCE_PRECISION_HINT": _PRECISIONS[options.inference_precision]}
-            core.set_property(plugin(core, options.device), hint)
+            # The only one that can be asked for is float32.
+            core.set_property(plugin(core, options.device), {"INFERENCE_PRECISION_HINT": "f32"})
         network, freed = load_with(
             lambda: _read(core, files), _MISSING, _PACKAGES, files.paths[0], f"OpenVINO {openvino.__version__}"
         )

@@ -35,7 +35,9 @@ class ExportedProgram(TorchModel):
         self._dtypes = [examples[name].dtype for name in names]
         self._order = [[spec.name for spec in self.inputs].index(name) for name in names]
         self._structure = program.call_spec.in_spec
-        self.symbols = {name: [_symbol(size) for size in examples[name].shape] for name in names}
+        self.symbols = {
+            name: ["" if isinstance(size, int) else str(size) for size in examples[name].shape] for name in names
+        }
         self.outputs = choose("output", options.outputs, _outputs(program))
         # The device of the export is written into the program.
         self._loaded = move_to_device_pass(program, options.device).module()
@@ -67,11 +69,6 @@ def _outputs(program: Any) -> dict[str, TensorSpec]:
 def _spec(name: str, example: torch.Tensor) -> TensorSpec:
     dtype = "float32" if example.dtype == torch.bfloat16 else str(example.dtype).removeprefix("torch.")
     return TensorSpec(name, dtype, tuple(size if isinstance(size, int) else None for size in example.shape))
-
-
-def _symbol(size: Any) -> str:
-    """Return the name of a size that is not fixed; empty for a fixed one."""
-    return "" if isinstance(size, int) else str(size)
 
 
 def _load(path: Path, allow_pickle: bool) -> Any:

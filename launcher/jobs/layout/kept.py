@@ -67,11 +67,13 @@ def key(options: JobOptions, cores: int) -> str:
     path = model.pop("path")
     for name in ("thread_per_model", "slot"):
         del model[name]
+    # Distributions that add engines; built-in engines are extras of ours.
+    added = [name for name in engine_requirements() if "[" not in name]
     parts = {
         "files": path if is_url(path) else _digests(Path(path)),
         "options": [model, given["image"], given["post_processing"], given["execution_mode"]],
         "already_batched": given["batch"]["input_already_batched"],
-        "engines": [_version(name) for name in sorted({*_PACKAGES, *_distributions()})],
+        "engines": [_version(name) for name in sorted({*_PACKAGES, *added})],
         "processor": _processor(),
         "cores": cores,
         "sizes": SIZES,
@@ -112,11 +114,6 @@ def _digests(folder: Path) -> list[tuple[str, int, str]]:
             digest.update(file.read())
         found.append((os.path.relpath(path, folder), size, digest.hexdigest()))
     return found
-
-
-def _distributions() -> list[str]:
-    """Return the distributions that add engines."""
-    return [name for name in engine_requirements() if "[" not in name]
 
 
 def _version(name: str) -> str:
