@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -211,6 +212,6 @@ def brief(result: LoadResult) -> Measurement:
 
 
 def middle(runs: Sequence[Mapping[str, Any]], *path: str) -> float:
-    """Return the median over runs of the number at these keys."""
+    """Return the median over runs of the number at these keys; NaN if no run has one, such as without answers."""
     values: list[Any] = [reduce(getitem, path, run) for run in runs]
-    return float(median(values))
+    return float(median([value for value in values if value is not None] or [math.nan]))

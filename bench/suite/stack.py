@@ -25,6 +25,7 @@ from cluster_serving.bench.load.target import Endpoint
 _BIN = Path(sys.executable).parent
 _COMMAND_TIMEOUT = 300
 _LISTEN_TIMEOUT = 120
+_PROGRAM_TIMEOUT = 3600
 _UPDATE = "cluster-serving-restart"
 
 AS_INSTALLED = {"modelParallelism": None, "threadPerModel": None, "maxBatchSize": None}
@@ -144,15 +145,20 @@ class Stack:
         run([_BIN / name, *arguments], cwd=self.folder / job, env=self._environment, timeout=_COMMAND_TIMEOUT)
 
 
-def run(command: Sequence[str | Path], **options: Any) -> str:
+def run(command: Sequence[str | Path], timeout: float = _PROGRAM_TIMEOUT, **options: Any) -> str:
     """Run a program and return its output; `options` are those of `subprocess.run`.
 
     Raises:
-        Unavailable: If it fails; the text has the end of its messages.
+        Unavailable: If it fails or takes too long; the text has the end of its messages.
     """
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, **options)
+    name = " ".join(map(str, [Path(command[0]).name, *command[1:3]]))
+    try:
+        done = subprocess.run(
+            list(map(str, command)), capture_output=True, text=True, check=False, timeout=timeout, **options
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"{name} was not done after {error.timeout:.0f} s") from None
     if done.returncode:
-        name = " ".join(map(str, [Path(command[0]).name, *command[1:3]]))
         raise Unavailable(f"{name} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]}")
     return str(done.stdout)
 

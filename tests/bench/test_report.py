@@ -62,6 +62,14 @@ def test_sections_that_were_not_measured_again_stay(tmp_path):
     assert [line for line in before.splitlines() if line not in lines] == []
 
 
+def test_a_server_that_answered_nothing_has_no_latency(tmp_path):
+    document = tmp_path / "b.md"
+    document.write_text(f"{report.BEGIN}\n{report.END}\n")
+    nothing = dict.fromkeys(("p50", "p95", "p99", "max", "mean"))
+    report.write(results(vector_latency={"ours": [run_of(0.0, latency_ms=nothing)]}), document)
+    assert "| 0 | nan | nan | nan | nan | 0, 0 |" in document.read_text()
+
+
 def test_a_document_without_markers_is_refused(tmp_path):
     document = tmp_path / "b.md"
     document.write_text("text")
