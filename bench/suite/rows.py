@@ -404,46 +404,34 @@ class Row(NamedTuple):
 
 
 ROWS = {
-    "images": Row("JPEG to best class, 8 in flight", images),
-    "images_float32": Row("JPEG to best class in float32, 8 in flight", partial(images, precision="float32")),
+    "images": Row("JPEG, 8 in flight", images),
+    "images_float32": Row("JPEG in float32, 8 in flight", partial(images, precision="float32")),
     "tensors": Row("Raw tensors, 8 in flight", partial(images, kind="tensor")),
     "tensors_float32": Row("Raw tensors in float32, 8 in flight", partial(images, kind="tensor", precision="float32")),
     "vector_latency": Row("Small vector, one in flight", vector_latency, "latency"),
     "vector_pipelined": Row("Small vector, pipelined", vector_pipelined),
-    "images_http": Row("JPEG to best class over HTTP, 8 in flight", partial(images, over_http=True)),
+    "images_http": Row("JPEG over HTTP, 8 in flight", partial(images, over_http=True)),
     "images_http_float32": Row(
-        "JPEG to best class over HTTP, in float32, 8 in flight",
-        partial(images, precision="float32", over_http=True),
+        "JPEG over HTTP in float32, 8 in flight", partial(images, precision="float32", over_http=True)
     ),
-    "image_latency_http": Row(
-        "JPEG to best class over HTTP, one in flight",
-        partial(images, in_flight=1, over_http=True),
-    ),
+    "image_latency_http": Row("JPEG over HTTP, one in flight", partial(images, in_flight=1, over_http=True)),
     "classes_http": Row("JPEG to 1,000 values as JSON over HTTP, 8 in flight", classes_http),
     "vector_http": Row("Small vector over HTTP, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT)),
     "vector_http_128": Row("Small vector over HTTP, 128 in flight", partial(served, in_flight=4 * HTTP_IN_FLIGHT)),
-    "rows_1": Row("Requests of a small vector over HTTP, 8 in flight", served),
-    "rows_16": Row("Requests of 16 small vectors over HTTP, 8 in flight", partial(served, rows=16)),
-    "rows_256": Row("Requests of 256 small vectors over HTTP, 8 in flight", partial(served, rows=256)),
+    "rows_1": Row("A small vector over HTTP, 8 in flight", served),
+    "rows_16": Row("16 small vectors over HTTP, 8 in flight", partial(served, rows=16)),
+    "rows_256": Row("256 small vectors over HTTP, 8 in flight", partial(served, rows=256)),
     "vector_grpc": Row("Small vector over gRPC, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT, grpc=True)),
-    "rows_256_grpc": Row("Requests of 256 small vectors over gRPC, 8 in flight", partial(served, rows=256, grpc=True)),
-    "as_installed": Row(
-        "JPEG to best class over HTTP, 8 in flight, as installed",
-        partial(served, kind="jpeg", as_installed=True),
-    ),
+    "rows_256_grpc": Row("256 small vectors over gRPC, 8 in flight", partial(served, rows=256, grpc=True)),
+    "as_installed": Row("JPEG over HTTP, 8 in flight, as installed", partial(served, kind="jpeg", as_installed=True)),
     "as_installed_vector": Row(
-        "Small vector over HTTP, 32 in flight, as installed",
-        partial(served, in_flight=HTTP_IN_FLIGHT, as_installed=True),
+        "Small vector over HTTP, as installed", partial(served, in_flight=HTTP_IN_FLIGHT, as_installed=True)
     ),
     "as_installed_256": Row(
-        "Requests of 256 small vectors over HTTP, 8 in flight, as installed",
-        partial(served, rows=256, as_installed=True),
+        "256 small vectors over HTTP, 8 in flight, as installed", partial(served, rows=256, as_installed=True)
     ),
-    "texts": Row("Embeddings of 32 texts over HTTP, 8 in flight, as installed", embeddings),
-    "text_latency": Row(
-        "Embeddings of 32 texts over HTTP, one in flight, as installed",
-        partial(embeddings, in_flight=1),
-    ),
+    "texts": Row("Embeddings of 32 texts, 8 in flight, as installed", embeddings),
+    "text_latency": Row("Embeddings of 32 texts, one in flight, as installed", partial(embeddings, in_flight=1)),
     "workers": Row("24,576 numbers as JSON over HTTP, front end with workers: 2", workers),
     "scaling": Row("Scaling over task slots, with a model that sleeps 50 ms", scaling, "scaling"),
     "backlog": Row("A long queue", backlog, "backlog"),
@@ -452,10 +440,8 @@ ROWS = {
     "machine_dies": Row("One of two machines dies under load, 8 in flight", machine_dies, "machine_dies"),
     "handler": Row("A handler that passes small vectors on, 512 in flight", partial(handler, kind="vector")),
     "handler_images": Row("A handler that passes JPEG on, 32 in flight", partial(handler, kind="jpeg")),
-    "lengths": Row("Texts of different lengths, small encoder, 64 in flight", partial(lengths, name="encoder")),
-    "lengths_minilm": Row(
-        "Texts of different lengths, encoder as MiniLM, 64 in flight", partial(lengths, name="minilm")
-    ),
+    "lengths": Row("Texts of different lengths, small encoder", partial(lengths, name="encoder")),
+    "lengths_minilm": Row("Texts of different lengths, encoder as MiniLM", partial(lengths, name="minilm")),
     "pieces": Row("From the making of a piece of an answer to its arrival", answers_in_pieces, "pieces"),
     "score": Row("1,000,000 rows of a Parquet file", partial(files, kind="vector")),
     "score_images": Row("4,000 JPEG files of a folder", partial(files, kind="jpeg")),
