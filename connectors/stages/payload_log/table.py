@@ -88,7 +88,7 @@ def _inputs(entry: Entry) -> Sequence[Any]:
             of_record(columns, entry.record_count)
     except ServingError:
         return []
-    return Columns(inputs) if entry.records else [inputs]  # type: ignore[arg-type]
+    return Columns(inputs) if entry.records else [inputs]
 
 
 def _outcomes(fields: Fields, count: int) -> list[Any]:
