@@ -2,8 +2,6 @@
 
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -31,7 +29,7 @@ from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request, with_errors
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.suspects import Suspects
-from cluster_serving.protocol import memory, processor
+from cluster_serving.protocol import machine, memory
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import (
     DeadlineExceeded,
@@ -277,10 +275,10 @@ class Inference(SelfClosing, FlatMapFunction):
             LOAD_TIME.name: lambda: round(1e6 * seconds),
             MODEL_MEMORY.name: lambda: max(0, grown),
             PROCESS_MEMORY.name: memory.resident,
-            CPU_TIME.name: processor.used_us,
-            CPU_WAIT.name: processor.Waiting().us,
-            CPU_STOLEN.name: processor.stolen_us,
-            DISK_FREE.name: lambda: shutil.disk_usage(tempfile.gettempdir()).free,
+            CPU_TIME.name: machine.used_us,
+            CPU_WAIT.name: machine.Waiting().us,
+            CPU_STOLEN.name: machine.stolen_us,
+            DISK_FREE.name: machine.disk_free,
         }
         # The operators of a slot have its counts in common for as long as one of them holds them.
         self._counts = counts

@@ -4,7 +4,6 @@ import logging
 import os
 import threading
 import time
-import uuid
 from contextlib import closing
 from typing import Any
 
@@ -47,19 +46,23 @@ class TensorBoard(AnswerStage):
         self._thread.join(_CLOSE_TIMEOUT)
 
     def _run(self) -> None:
-        at, records = time.monotonic(), self._records(0)
         try:
-            # Only jobs that ask for it need the package, whose other writers queue in processes of their own.
-            from tensorboardX.event_file_writer import EventsWriter
-            from tensorboardX.proto.event_pb2 import Event
-            from tensorboardX.proto.summary_pb2 import Summary
+            self._write()
+        except ImportError as error:
+            log.warning("TensorBoard: %s; pip install 'cluster-serving[tensorboard]'", error)
+        except OSError as error:
+            log.warning("TensorBoard: nothing is written in %s: %s", self._folder, error)
 
-            os.makedirs(self._folder, exist_ok=True)
-            writer = EventsWriter(f"{self._folder}/events", f".{uuid.uuid4().hex[:8]}")
-        except (ImportError, OSError) as error:
-            log.warning("nothing is written for TensorBoard: %s; pip install 'cluster-serving[tensorboard]'", error)
-            return
-        with closing(writer):
+    def _write(self) -> None:
+        at, records = time.monotonic(), self._records(0)
+        # Other writers of the package queue in processes of their own.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        os.makedirs(self._folder, exist_ok=True)
+        # TensorBoard reads files in the order of their names.
+        with closing(EventsWriter(f"{self._folder}/events", f".{time.time_ns()}")) as writer:
             while not self._closed.wait(_INTERVAL_S):
                 now, total = time.monotonic(), self._records(records)
                 if total > records:

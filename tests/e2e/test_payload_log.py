@@ -3,10 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cluster_serving.client import InferenceFailed
 from tests.support.fixtures.handled import NO_NEGATIVES, write
+from tests.support.fixtures.scalars import scalars
 from tests.support.fixtures.waiting import wait_until
 
 
@@ -36,11 +36,9 @@ def test_a_job_logs_what_clients_sent_and_got(started, cluster, tmp_path, mode):
     assert set(rows["version"]) == {"1"} and (rows["latency_ms"] > 0).all() and "record" not in rows
 
     def totals():
-        scalars = EventAccumulator(str(cluster.folder / job / "tensorboard" / job))
-        scalars.Reload()
-        tags = scalars.Tags()["scalars"]
-        assert tags in ([], ["Serving Throughput", "Total Records Number"])
-        return [each.value for tag in tags[1:] for each in scalars.Scalars(tag)]
+        found = scalars(cluster.folder / job / "tensorboard" / job)
+        assert list(found) in ([], ["Serving Throughput", "Total Records Number"])
+        return [value for _, value in found.get("Total Records Number", [])]
 
     # The first ones may have come before the first reading.
     queue.predict({"x": 1.0}, timeout=60)

@@ -138,9 +138,6 @@ def _flat(values: Array) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Image):
-        return value.data
     if isinstance(value, SparseTensor):
-        parts = {"indices": value.indices, "values": value.values, "shape": np.array(value.shape)}
-        return {name: array.tolist() for name, array in parts.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
+        return {name: np.asarray(getattr(value, name)).tolist() for name in ("indices", "values", "shape")}
+    return value.data if isinstance(value, Image) else value.tolist() if isinstance(value, np.ndarray) else value

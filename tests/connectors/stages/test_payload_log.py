@@ -1,5 +1,8 @@
 """The payload log: what it has of requests and answers, and what it drops."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -193,3 +196,17 @@ def test_a_stream_of_redis_is_bounded(make, db, job, monkeypatch):
         )
     tables = [pa.ipc.open_stream(fields[b"table"]).read_all() for _, fields in db.xrange(key)]
     assert [each["input.x"].to_pylist() for each in tables] == [[2], [3], [4]]
+
+
+def test_the_examples_of_the_docs_read_the_log(make, db, redis_server, job, tmp_path, monkeypatch):
+    docs = (Path(__file__).parents[3] / "docs" / "payload-log.md").read_text("utf8")
+    files, stream = re.findall(r"```python\n(.*?)```", docs, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    for to, example in (("payload-log", files), ("redis", stream)):
+        log, _ = make(to=to)
+        log.answered(batch(answer(entry(0, {"x": np.array(5)}), y=6)), 0)
+        log.close()
+        example = example.replace("redis.Redis()", f"redis.Redis(port={redis_server.port})")
+        found = {}
+        exec(example.replace("serving_stream", job), found)  # noqa: S102
+        assert list(found["rows"]["input.x"].to_numpy()) == [5]

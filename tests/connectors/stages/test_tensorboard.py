@@ -3,7 +3,6 @@
 import sys
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
@@ -13,6 +12,7 @@ from cluster_serving.connectors.stages.tensorboard import THROUGHPUT, TOTAL
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.metrics import ANSWERED
+from tests.support.fixtures.scalars import scalars
 from tests.support.fixtures.waiting import wait_until
 
 
@@ -27,12 +27,6 @@ def make(db, job, tmp_path, monkeypatch):
 
     yield make
     db.delete(JobKeys(job).stats())
-
-
-def scalars(folder):
-    read = EventAccumulator(str(folder))
-    read.Reload()
-    return {tag: [(each.step, each.value) for each in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
 def test_throughput_and_total_are_written_while_records_are_answered(make, db, job, tmp_path):

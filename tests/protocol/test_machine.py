@@ -1,4 +1,4 @@
-"""Time without a processor, as Linux counts it."""
+"""Processor time and disk of this process, as the system tells them."""
 
 import os
 import subprocess
@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from cluster_serving.protocol import processor
+from cluster_serving.protocol import machine
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs the affinity of Linux")
 def test_a_process_that_shares_its_processor_waits_for_it():
     program = """
 import os, threading
-from cluster_serving.protocol.processor import Waiting
+from cluster_serving.protocol.machine import Waiting
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 waiting = Waiting()
 before = waiting.us()
@@ -30,9 +30,15 @@ print(grown > 0, waiting.us() >= before + grown)
     assert done.stdout.split() == ["True", "True"]
 
 
+def test_a_disk_that_takes_no_temporary_file_has_no_room(monkeypatch, tmp_path):
+    assert machine.disk_free() > 0
+    monkeypatch.setattr(machine.tempfile, "tempdir", str(tmp_path / "missing"))
+    assert machine.disk_free() == 0
+
+
 def test_without_the_figures_of_linux_nothing_is_counted(monkeypatch, tmp_path):
-    monkeypatch.setattr(processor, "_THREADS", tmp_path)
-    monkeypatch.setattr(processor, "_MACHINE", tmp_path / "stat")
-    assert processor.Waiting().us() == processor.stolen_us() == 0
+    monkeypatch.setattr(machine, "_THREADS", tmp_path)
+    monkeypatch.setattr(machine, "_MACHINE", tmp_path / "stat")
+    assert machine.Waiting().us() == machine.stolen_us() == 0
     (tmp_path / "stat").write_text("cpu  1 2 3 4 5 6 7 200 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n")
-    assert processor.stolen_us() == 200 * 1_000_000 // os.sysconf("SC_CLK_TCK")
+    assert machine.stolen_us() == 200 * 1_000_000 // os.sysconf("SC_CLK_TCK")

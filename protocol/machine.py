@@ -1,8 +1,10 @@
-"""Time that this process, or its machine, was without a processor."""
+"""What this process has of its machine: time of processors, and room on a disk."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -42,3 +44,11 @@ def stolen_us() -> int:
     except (OSError, IndexError):
         return 0
     return ticks * 1_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def disk_free() -> int:
+    """Return the free bytes of the disk for temporary files; 0 if it is so full that none can be made."""
+    try:
+        return shutil.disk_usage(tempfile.gettempdir()).free
+    except OSError:
+        return 0
