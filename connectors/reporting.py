@@ -15,6 +15,7 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.permissions import refusal
 from cluster_serving.connectors.redis import Backoff, write_hash
 from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import RedisUnavailable
@@ -88,9 +89,12 @@ class SlotReporter:
         """Report that the slot begins to load its model.
 
         The description of its last model stays, and so does the error of the attempt before.
+
+        Raises:
+            RedisUnavailable: If Redis refuses a command of the reports; nothing but Flink can then tell of it.
         """
-        earlier = self._persist(lambda: self._client.hget(self._keys.slots(), self._subtask))
-        self._generations = self._persist(self._read_generations) or {}
+        earlier = self._persist(lambda: self._allowed(lambda: self._client.hget(self._keys.slots(), self._subtask)))
+        self._generations = self._persist(lambda: self._allowed(self._read_generations)) or {}
         report = SlotReport.from_json(earlier) if earlier else self._report
         if report.submission != self._report.submission:
             report = replace(report, code=None, error=None)
@@ -99,7 +103,7 @@ class SlotReporter:
             self._own["restarts"] = report.restarts + 1
             self._tell("started again by Flink")
         self._change(replace(report, state="loading"))
-        self._persist(lambda: self._put("take"))
+        self._persist(lambda: self._allowed(lambda: self._put("take")))
         self._thread.start()
 
     def ready(self, report: SlotReport) -> None:
@@ -135,6 +139,13 @@ class SlotReporter:
         # In a Redis Cluster this key may be on another node; the job can then be found by its name only.
         with contextlib.suppress(RedisError):
             call(self._client, Call(PUT_MEMBER, [JOBS_KEY], [self._job]))
+
+    def _allowed(self, action: Callable[[], T]) -> T:
+        """Return what an action returns; a refusal that no repetition mends becomes a `RedisUnavailable`."""
+        try:
+            return action()
+        except RedisError as error:
+            raise refusal(self._client, error) or error from None
 
     def _write(self, how: str, report: str = "") -> int:
         number = self._options.generation

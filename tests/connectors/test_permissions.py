@@ -38,6 +38,15 @@ def test_a_missing_right_is_named(user, db, job, command):
         permissions.check(user, job)
 
 
+@pytest.mark.parametrize("command", ["hget", "hgetall", "hdel", "hset", "time"])
+def test_a_right_that_the_first_report_lacks_is_named_and_not_waited_for(user, db, job, command):
+    reporter = SlotReporter(user, RedisOptions("", job), "start", 0)
+    right(db, f"-{command}")
+    with pytest.raises(RedisUnavailable, match=f"refuses a command that the job needs: .*{command}.*Users of Redis"):
+        reporter.loading()
+    db.delete(JobKeys(job).slots(), JobKeys(job).slots(1), JobKeys(job).generations)
+
+
 def test_the_check_changes_nothing(db, job):
     for stream in JobKeys(job).streams:
         db.xgroup_create(stream, "cluster_serving_group", mkstream=True)
