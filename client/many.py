@@ -21,7 +21,7 @@ from cluster_serving.client.result import Result, all_failed, failed, read_outco
 from cluster_serving.client.texts import TextInputs, converted, learn
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.connection import translated
-from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, QueueFull, ServingError
+from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.scripts import run_async
 from cluster_serving.protocol.tensors import Inputs
@@ -34,9 +34,6 @@ While the results of one batch are yielded, one is computed, and one waits; requ
 
 TIMEOUT = 60.0
 """Default of the seconds in which each result has to come."""
-
-_FOR_OTHERS = (PoisonRequest, QueueFull)
-"""Errors of a record that others of its entry may have caused: the record is sent again by itself."""
 
 T = TypeVar("T")
 
@@ -182,7 +179,8 @@ class Batch:
         for (indices, _), answers in zip(chunks, found):
             results.update(zip([places[index] for index in indices], answers))
         if len(chunks) < len(places):
-            again = [at for at, index in enumerate(places) if isinstance(results[index].error, _FOR_OTHERS)]
+            # Others of its entry may have caused that a record is refused.
+            again = [at for at, index in enumerate(places) if isinstance(results[index].error, QueueFull)]
             for at, (result,) in zip(again, await asyncio.gather(*(self._answers(records[at], 1) for at in again))):
                 results[places[at]] = result
         return [results[index] for index in range(len(items))]

@@ -9,8 +9,8 @@ import os
 import socket
 import time
 import traceback
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import redis
@@ -43,6 +43,9 @@ class Attempt(JsonRecord):
         stops: Number of attempts, this one included, that did not end their process: Flink has ended it for another
             reason, or it still computes and only seemed dead.
         crashed: True if the process has crashed, and computed nothing but this request.
+        record: Index of the record that was computed, if they are computed one by one; -1 for all of them.
+        given_up: Messages of the records that are given up, by index.
+        spent: Number of attempts, without `stops`, that have counted for these.
     """
 
     host: str = ""
@@ -53,6 +56,9 @@ class Attempt(JsonRecord):
     end: str = ""
     stops: int = 0
     crashed: bool = False
+    record: int = -1
+    given_up: Mapping[str, str] = field(default_factory=dict)
+    spent: int = 0
 
     def __str__(self) -> str:
         if not self.process:
@@ -65,6 +71,11 @@ class Attempt(JsonRecord):
         """Whether the attempt still runs, on this machine."""
         here = self.host == socket.gethostname()
         return here and not self.traceback and start_time(self.process) == self.started
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the next attempt takes over."""
+        return {"stops": self.stops, "record": self.record, "given_up": self.given_up, "spent": self.spent}
 
 
 class Attempts:
@@ -82,15 +93,18 @@ class Attempts:
         self._key = JobKeys(job).attempts
         self._end = end
 
-    def note(self, entries: Iterable[Entry], error: str = "") -> None:
-        """Note that this process begins to compute requests, or the traceback of the error that interrupts them."""
+    def note(self, entries: Iterable[Entry], error: str = "", **changes: Any) -> None:
+        """Note that this process begins to compute requests, or the traceback of the error that interrupts them.
+
+        `changes` are other attributes of the attempt than those of the last one.
+        """
         process = os.getpid()
         began = start_time(process) or 0
         note = Attempt(socket.gethostname(), process, began, time.time(), error[-_MAX_TRACEBACK:], self._end)
         # Records of one entry may be many.
         each = {_field(entry): entry for entry in entries}
-        stops = {key: self.last(entry, failed=bool(error)).stops for key, entry in each.items()}
-        notes = {key: replace(note, stops=count).to_json() for key, count in stops.items()}
+        last = {key: self.last(entry, failed=bool(error)) for key, entry in each.items()}
+        notes = {key: replace(note, **{**one.kept, **changes}).to_json() for key, one in last.items()}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
         write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)

@@ -1,11 +1,17 @@
-"""Recovery: a slot computes the requests that a crash or stop has interrupted, one by one; it gives up some of them."""
+"""Recovery: a slot computes the requests that a crash or stop has interrupted, one by one; it gives up some of them.
 
-from collections.abc import Sequence
+So it does with the records of an entry that has several: the one that ends the process is given up, and the others are
+answered.
+"""
 
-from cluster_serving.connectors.answer import dead_letter
+import json
+from collections.abc import Mapping, Sequence
+
+from cluster_serving.connectors.answer import dead_letter, keep_dead_letter
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import Stage
+from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.metrics import FAILED, GIVEN_UP
@@ -56,20 +62,36 @@ class Recovery:
 
     def _try(self, entry: Entry, attempts: int) -> list[Entry]:
         last, options = self._attempts.last(entry), self._slot.options
-        most = options.max_deliveries
-        if attempts < _MOST_STOPS * most and attempts - last.stops < most and not last.crashed:
-            self._attempts.note([entry])
-            self._tried = entry
-            return [entry]
+        several = entry.record_count > 1
+        # A first attempt at all records of an entry counts for none of them.
+        most = options.max_deliveries + (several and last.record < 0)
+        counted = attempts - last.spent
+        if counted < _MOST_STOPS * most and counted - last.stops < most and not last.crashed:
+            return self._again(entry, last.given_up, last.spent)
         error = PoisonRequest(
-            f"given up after {attempts} attempts: each time, the process that computed this request died or was "
+            f"given up after {counted} attempts: each time, the process that computed this request died or was "
             f"stopped{last}"
         )
+        self._dead_letters.inc()
+        self._slot.counts.add(GIVEN_UP)
+        if several and last.record >= 0:
+            keep_dead_letter(self._slot.client, options.job, _record(entry, last.record), error, last.traceback)
+            given_up = {**last.given_up, str(last.record): error.message}
+            return self._again(entry, given_up, attempts - last.stops)
         dead_letter(
             self._slot.client, options.job, options.result_ttl_s, entry, error, last.traceback, version=options.version
         )
         self._attempts.forget(entry)
-        self._dead_letters.inc()
         self._slot.counts.add(FAILED, entry.record_count, error.code)
-        self._slot.counts.add(GIVEN_UP)
         return []
+
+    def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int) -> list[Entry]:
+        self._attempts.note([entry], record=-1, given_up=given_up, spent=spent)
+        self._tried = entry
+        return [entry._replace(one_by_one=json.dumps(given_up).encode() if entry.record_count > 1 else b"")]
+
+
+def _record(entry: Entry, index: int) -> Entry:
+    """Return a record of an entry as if it were all of it."""
+    records = columns.Columns(entry.decode()[1])
+    return entry._replace(data=tensors.encode(records[index]), records=b"")

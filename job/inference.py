@@ -13,7 +13,7 @@ from pyflink.metrics import MetricGroup
 
 from cluster_serving.connectors import permissions
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
-from cluster_serving.connectors.attempts import noted
+from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.deadlines import Deadlines
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
 from cluster_serving.connectors.pieces import PieceWriter
@@ -73,9 +73,12 @@ class _Batches:
     It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.SelfClosing`).
     """
 
-    def __init__(self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup) -> None:
+    def __init__(
+        self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup, end: str
+    ) -> None:
         self._options = options
         self._predictor = predictor
+        self._attempts = Attempts(client, options.redis.queue.job, end)
         self._clock = RedisClock(client)
         self._deadlines = Deadlines(self._clock, options.request_deadline_ms)
         self._failures = metrics.counter("failures")
@@ -92,6 +95,8 @@ class _Batches:
         wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
         # The window has just checked the requests that came through its flow control.
         requests = self._checked(value, is_checked=bool(find_flow_control(value[0].flow_id)))
+        if value[0].entry.one_by_one:
+            self._attempts.note([value[0].entry], record=value[0].part)
         with noted(self._options.redis.queue, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
@@ -215,8 +220,7 @@ class Inference(SelfClosing, FlatMapFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
-        if self._options.execution_mode == "process":
-            record_end()
+        end = record_end() if self._options.execution_mode == "process" else ""
         with ExitStack() as opened:
             client = opened.enter_context(connect(self._options.redis))
             index = subtask_index(runtime_context)
@@ -244,7 +248,7 @@ class Inference(SelfClosing, FlatMapFunction):
             self._report()
             self.close_with(opened.pop_all().close)
         metrics = runtime_context.get_metrics_group()
-        self._batches = _Batches(self._options, self._predictor, client, metrics)
+        self._batches = _Batches(self._options, self._predictor, client, metrics, end)
         self._overlap = Overlap(self._batches.begin, self._options.model.thread_per_model)
         # Announced requests must come here at once; otherwise answers would wait for them.
         at_once = self._options.batch.greedy_batching and self._options.execution_mode == "thread"

@@ -93,6 +93,10 @@ class BatchingWindow(KeyedProcessFunction):
             except ServingError as error:
                 yield [Request(entry, flow_id, {}, error)]
                 continue
+            if entry.one_by_one:
+                given_up = entry.given_up
+                yield from ([single._replace(error=given_up.get(single.part))] for single in request.each())
+                continue
             if self._any_size:
                 signature = any_size(signature)
             key = signature, entry.client if failing and failing.sends_apart(entry.client) else None

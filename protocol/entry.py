@@ -7,11 +7,12 @@ Several encodings share one stream. The field `serde` of an entry names its enco
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cluster_serving.protocol import tensors
-from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
@@ -64,6 +65,8 @@ class Entry(NamedTuple):
         shadow: Number of the shadow that computes a copy of the request, in digits; empty for none.
         records: Number of the records in the inputs, in digits (`protocol.columns`); empty for one without a column.
         origin: Short name of the front end's caller that has sent the request; empty for none.
+        one_by_one: Not empty if the records are computed one by one, after a crash: JSON of index and message of those
+            that are given up.
     """
 
     id: bytes
@@ -80,6 +83,7 @@ class Entry(NamedTuple):
     shadow: bytes = b""
     origin: str = ""
     records: bytes = b""
+    one_by_one: bytes = b""
 
     @property
     def size(self) -> int:
@@ -95,6 +99,12 @@ class Entry(NamedTuple):
     def record_count(self) -> int:
         """Number of records; 1 if it cannot be read, since the entry is refused as a whole."""
         return _records_in(self.records) or 1
+
+    @property
+    def given_up(self) -> dict[int, PoisonRequest]:
+        """Errors of the records that are given up, by index."""
+        messages = json.loads(self.one_by_one) if self.one_by_one else {}
+        return {int(index): PoisonRequest(message) for index, message in messages.items()}
 
     @property
     def client(self) -> str:

@@ -23,7 +23,7 @@ from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results
 from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.entry import PIECES
-from cluster_serving.protocol.errors import PoisonRequest, ServingError
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, JobKeys
 from cluster_serving.protocol.results import Fields, version_of
@@ -288,16 +288,7 @@ class Dispatch:
         largest = max(len(indices) for indices, _ in chunks)
         answers = await in_window(works, min(len(chunks), max(2, self._gathered, at_once // largest)))
         outcomes = columns.gathered(chunks, [answered for answered, _ in answers])
-        answered_by = joined(version for _, version in answers)
-        if together == 1 or isinstance(outcomes, columns.Columns):
-            return Predictions(outcomes, answered_by)
-        # One of several records ends the process that computes them; the others can be answered.
-        suspects = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, PoisonRequest)]
-        if suspects and left() > _LEAST_TIMEOUT:
-            alone = await in_turns(self._answer(job, records[at], 1, left(), priority, version) for at in suspects)
-            again = dict(zip(suspects, (answered[0] for answered, _ in alone), strict=True))
-            outcomes = [again.get(index, outcome) for index, outcome in enumerate(outcomes)]
-        return Predictions(outcomes, answered_by)
+        return Predictions(outcomes, joined(version for _, version in answers))
 
     async def stream(
         self, job: str, record: Inputs, timeout: float, priority: str = NORMAL, version: str = ""

@@ -12,7 +12,6 @@ from cluster_serving.client import AsyncInputQueue, InferenceFailed, InputQueue,
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import publish_limits
 from cluster_serving.protocol import columns
-from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.slots import SlotReport
@@ -68,7 +67,7 @@ def test_a_record_that_is_refused_for_others_of_its_entry_is_sent_again_by_itsel
             # A client that the job computes slowly tries again.
             is_first = entries.count(1) == 1
             return encode_error(QueueFull("later")) if is_first else encode_result(True, ["x"], [inputs["x"]])
-        refused = {3: QueueFull("no room"), 5: PoisonRequest("died"), 6: InferenceFailed("negative")}
+        refused = {3: QueueFull("no room"), 5: QueueFull("no room"), 6: InferenceFailed("negative")}
         return columns.joined(
             [
                 encode_error(refused[number]) if number in refused else encode_result(True, ["x"], [inputs["x"][at]])

@@ -17,6 +17,7 @@ entries = st.builds(
     shadow=st.binary(),
     origin=st.text(),
     records=st.binary(),
+    one_by_one=st.binary(),
 )
 
 

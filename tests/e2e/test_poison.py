@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from cluster_serving.client import PoisonRequest
+from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.keys import JobKeys
 from tests.support.fixtures.waiting import wait_until
 
@@ -89,3 +90,37 @@ def test_a_request_that_crashes_its_process_alone_is_given_up_then(started, clus
         assert b"in forward" in letter[b"traceback"]
     wait_until(lambda: not cluster_db.exists(JobKeys(name).attempts))
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
+
+
+@pytest.mark.parametrize(("mode", "most"), [("process", 2), ("thread", 1)])
+def test_a_record_that_kills_its_process_is_given_up_without_the_others_of_its_entry(
+    started, cluster_db, front, tmp_path, mode, most
+):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    torch.save(Killer(), tmp_path / "model.pt", pickle_module=cloudpickle)
+    name = f"poison-record-{mode}"
+    started(
+        jobName=name,
+        modelPath=tmp_path,
+        executionMode=mode,
+        allowPickle=True,
+        maxDeliveries=most,
+        inputShapes=[[3]],
+        maxBatchSize=8,
+    )
+    numbers = [1, 2, -1, 3, -2, 4]
+    body = {"model": name, "instances": [{"x": [number] * 3} for number in numbers]}
+    place = front.post("/v1/requests", json=body).headers["location"]
+    assert cluster_db.xlen(name) == 1
+    answer = {}
+    while answer.get("status") in (None, "pending"):
+        answer = front.get(f"{place}?wait=30").json()
+    for number, prediction in zip(numbers, answer["predictions"], strict=True):
+        if number > 0:
+            assert prediction == {"value": [2 * number] * 3}
+        else:
+            assert prediction["code"] == "POISON_REQUEST"
+    letters = [DeadLetter.parse(letter) for _, letter in cluster_db.xrange(JobKeys(name).dead_letters)]
+    assert [letter.request.decode()[1]["x"].tolist() for letter in letters] == [[-1] * 3, [-2] * 3]
+    assert "in forward" in letters[1].traceback
+    wait_until(lambda: not cluster_db.exists(JobKeys(name).attempts))
