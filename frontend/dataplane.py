@@ -105,8 +105,8 @@ class Codec(Generic[A, R]):
         return call.timeout, call.priority
 
     def merging_cost(self, outcomes: Outcomes) -> int:
-        """Return the cost of `merge`, which shares the GIL."""
-        return 0
+        """Return the cost of `merge`, which shares the GIL: some 0.5 µs for each record that is no row of columns."""
+        return 0 if isinstance(outcomes, Columns) else 100 * len(outcomes)
 
     def merge(self, call: Call, model: PublishedModel, asked: A, outcomes: Outcomes) -> Any:
         """Return an R, what is to be written: by itself the outputs of all records, or the first error is raised."""

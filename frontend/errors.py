@@ -4,9 +4,15 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from cluster_serving.protocol.errors import ERRORS as PROTOCOL_ERRORS
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 
 T = TypeVar("T")
+
+RECORD_BYTES = 1 << 10
+"""Bytes that a record counts as: its place and its answer take memory and time, however small it is."""
+
+MOST_STREAMS = 1000
+"""Most answers in pieces to one request, each of which is read by itself."""
 
 
 class StartError(Exception):
@@ -120,3 +126,12 @@ def without_errors(outcomes: Iterable[T | ServingError]) -> list[T]:
             raise outcome
         values.append(outcome)
     return values
+
+
+def check_count(field: str, count: int, most: int) -> None:
+    """Raise `RequestTooLarge` if a field of a request has more than `most` records."""
+    if count > most:
+        raise RequestTooLarge(
+            f"{field} has {count} records, which count as {count * RECORD_BYTES} bytes, {RECORD_BYTES} each; at most "
+            f"{most * RECORD_BYTES} bytes are taken (maxBodyBytes, maxInstances)"
+        )

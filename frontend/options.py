@@ -11,6 +11,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from cluster_serving.frontend.errors import RECORD_BYTES
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
 from cluster_serving.protocol.redis_url import HINT, check_login
@@ -122,7 +123,9 @@ class HttpOptions(Settings):
     max_body_memory: int = _option(
         0, "Most bytes of the bodies of all requests that are not answered; 0: eight times maxBodyBytes.", ge=0
     )
-    max_instances: int = _option(1000, "Most instances in a request.", ge=1)
+    max_instances: int = _option(
+        0, "Most instances in a request; 0: as many as maxBodyBytes has KiB, which each counts as.", ge=0
+    )
     max_connections: int = _option(10_000, "Most connections at a time.", ge=1)
     max_header_bytes: int = _option(64 << 10, "Most bytes in the address and the headers of a request.", ge=1024)
     header_timeout: float = _option(10.0, "Seconds within which the headers of a request must arrive.", gt=0)
@@ -239,8 +242,8 @@ class HttpOptions(Settings):
 
     @property
     def most_records(self) -> int:
-        """Most instances of a request that is not asynchronous: those that can be in flight, and those that wait."""
-        return min(self.max_instances, self.places + self.most_waiting)
+        """Most instances of a request: `maxInstances`, or its default."""
+        return self.max_instances or max(1, self.max_body_bytes // RECORD_BYTES)
 
     def to_json(self) -> str:
         """Return the options that were set, the secret ones as well, for another process of the same front end."""

@@ -8,7 +8,8 @@ import numpy as np
 
 from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
-from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.frontend.errors import MOST_STREAMS, check_count
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Input
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -90,8 +91,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         raise InvalidInput(f"'n' is {str(count)[:32]!r}; expected a whole number of at least 1")
     if type(stream) is not bool:
         raise InvalidInput(f"'stream' is {str(stream)[:32]!r}; expected true or false")
-    if len(texts) * count > most:
-        raise RequestTooLarge(f"the request has {len(texts) * count} choices; at most {most} are made (maxInstances)")
+    check_count("'prompt', by 'n',", len(texts) * count, min(most, MOST_STREAMS))
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
     return CompletionRequest([one for one in encoded for _ in range(count)], model, stream)

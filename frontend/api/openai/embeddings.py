@@ -10,9 +10,10 @@ import numpy as np
 from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.completions import model_of, prompt_of, text_input
+from cluster_serving.frontend.errors import check_count
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.columns import Columns
-from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
@@ -57,8 +58,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     items: list[Any] = given if several and isinstance(given, list) else [given]
     if not items:
         raise InvalidInput("'input' is empty; expected a text or a list of texts")
-    if len(items) > most:
-        raise RequestTooLarge(f"'input' has {len(items)} texts; at most {most} are taken (maxInstances)")
+    check_count("'input'", len(items), most)
     form = content.get("encoding_format") or "float"
     if form not in _FORMATS:
         raise InvalidInput(f"'encoding_format' is {str(form)[:32]!r}; expected {' or '.join(_FORMATS)}")

@@ -11,8 +11,9 @@ import numpy as np
 
 from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.api.json_text import as_object, kind_of
+from cluster_serving.frontend.errors import MOST_STREAMS, check_count
 from cluster_serving.protocol.columns import Columns
-from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
@@ -33,10 +34,7 @@ def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
         raise InvalidInput(f"the body {problem}; {EXPECTED}")
     if not instances:
         raise InvalidInput(f"'instances' is empty; {EXPECTED}")
-    if len(instances) > most:
-        raise RequestTooLarge(
-            f"the body has {len(instances)} instances; at most {most} are taken (maxInstances, parallelism)"
-        )
+    check_count("'instances'", len(instances), most)
     return instances
 
 
@@ -87,6 +85,8 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
     stream = content.get("stream", False)
     if not isinstance(stream, bool):
         raise InvalidInput("'stream' is not true or false")
+    if stream:
+        check_count("'instances'", len(instances), MOST_STREAMS)
     return Submission(name, str(version), callback, stream, to_records(instances, models.get(name)))
 
 

@@ -56,7 +56,7 @@ class _RequestRoutes:
         call = call_of(request)
         body = await read_body(call, options)
         asked = await self._front.offload.run(
-            partial(instances.read_submission, body, options.max_instances, await registry.described()),
+            partial(instances.read_submission, body, options.most_records, await registry.described()),
             holding_gil=reading_cost(body),
         )
         callback, records = asked.callback, asked.records
@@ -204,7 +204,7 @@ class _RequestRoutes:
 
     async def _ticket(self, request: Request) -> tuple[Ticket, bool]:
         """Return the ticket of the id in the path, if it belongs to the caller, and if its answers are in pieces."""
-        ticket = Ticket.read(request.path_params["id"], self._front.options.max_instances)
+        ticket = Ticket.read(request.path_params["id"], self._front.options.most_records)
         return await self._store.check(ticket, call_of(request).client)
 
 

@@ -115,7 +115,7 @@ class RequestStore:
         """
         # Refuses an unknown priority before anything is written.
         deadline_ms = RequestOptions(deadline=deadline, priority=priority).deadline_ms
-        chunks = columns.chunks(records, 1 if in_pieces else together)
+        chunks = await self._dispatch.chunks(records, 1 if in_pieces else together)
         ticket = Ticket(secrets.token_hex(16), len(records), job, [indices for indices, _ in chunks])
         dispatcher = self._dispatch.dispatcher(job)
         db: Any = dispatcher.db

@@ -10,9 +10,10 @@ import numpy as np
 
 from cluster_serving.frontend.api.v2.request import InferRequest
 from cluster_serving.frontend.dataplane import DecodedRequest
+from cluster_serving.frontend.errors import check_count
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.columns import Columns
-from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 from cluster_serving.protocol.inputs import Array, Images
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
@@ -118,8 +119,7 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         raise InvalidInput(f"the inputs differ in their first dimension, which is the batch: {sizes}")
     if not size:
         raise InvalidInput("the batch is empty: the first dimension of the inputs is 0")
-    if size > max_records:
-        raise RequestTooLarge(f"the batch has {size} records; at most {max_records} are taken at a time")
+    check_count(f"input {next(iter(inputs))[:64]!r}", size, max_records)
     values: dict[str, Any] = {
         name: _strings(name, array) if array.dtype == object and name not in images else array
         for name, array in inputs.items()

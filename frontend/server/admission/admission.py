@@ -135,6 +135,7 @@ class ConcurrencyLimit:
         most_waiting: Most instances that wait; None for as many.
 
     Attributes:
+        most: As given.
         count: Number of instances in flight.
         waiting: Number of instances that wait.
     """
@@ -142,7 +143,7 @@ class ConcurrencyLimit:
     def __init__(self, most: int, most_waiting: int | None = None) -> None:
         self.count = 0
         self.waiting = 0
-        self._most = most
+        self.most = most
         self._most_waiting = most if most_waiting is None else most_waiting
         self._waiters: deque[asyncio.Future[None]] = deque()
 
@@ -161,7 +162,7 @@ class ConcurrencyLimit:
         Raises:
             Overloaded: If no place becomes free within `timeout` seconds, or too many instances wait already.
         """
-        if self.count < self._most and not self._waiters:
+        if self.count < self.most and not self._waiters:
             self.count += 1
             return False
         await self._wait(timeout)

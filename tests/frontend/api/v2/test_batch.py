@@ -65,7 +65,7 @@ def test_jobs_that_take_batches_get_images_one_by_one():
         ({"n": np.zeros((2, 1), "i8")}, InvalidInput, r"'n' has shape \[2, 1\]; expected \[-1\]"),
         ({"n": np.zeros((), "i8")}, InvalidInput, r"'n' has shape \[\]; expected \[-1\]"),
         ({"n": np.zeros(0, "i8")}, InvalidInput, "the batch is empty"),
-        ({"n": np.zeros(11, "i8")}, RequestTooLarge, "11 records; at most 10"),
+        ({"n": np.zeros(11, "i8")}, RequestTooLarge, "input 'n' has 11 records, which count as 11264 bytes"),
         ({}, InvalidInput, r"inputs none; the model expects n: int64\[\?\]"),
         ({"m": np.zeros(1, "i8")}, InvalidInput, r"inputs 'm'; the model expects n"),
     ],
