@@ -26,11 +26,8 @@ from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.scripts import run_async
 from cluster_serving.protocol.tensors import Inputs
 
-_IN_FLIGHT, _BATCHES = 64, 3
-"""Default of the number of requests in flight, or of batches of them if these are more.
-
-While the results of one batch are yielded, one is computed, and one waits; requests of others wait for these two.
-"""
+_IN_FLIGHT = 64
+"""Default of the number of requests in flight, where the slots of the job do not tell it (`protocol.slots.at_once`)."""
 
 TIMEOUT = 60.0
 """Default of the seconds in which each result has to come."""
@@ -129,11 +126,16 @@ class Batch:
             await self.cancel()
 
     async def window(self) -> Window:
-        """Return the window of the items; at least two groups that are sent together are in flight."""
+        """Return the window of the items.
+
+        By default the job has as many as of a large request of a front end. One group more is taken, which is sent as
+        soon as another is answered, while the results of that one are yielded.
+        """
         with suppress(ServingError, RedisError, OSError):
             await run_async(self._dispatcher.db, learn(self._job, self._texts))
-        together = self._texts.together
-        in_flight = self._in_flight or max(_IN_FLIGHT, _BATCHES * together)
+        together, at_once = self._texts.together, self._texts.at_once or _IN_FLIGHT
+        in_flight = self._in_flight or at_once + together
+        self._places = asyncio.Semaphore(self._in_flight or max(2, at_once // together))
         return Window(in_flight, max(1, min(together, in_flight // 2)))
 
     def start(self, items: Sequence[object]) -> None:
@@ -171,11 +173,12 @@ class Batch:
             inputs = await self._converted(items, results)
             places, records = [*inputs], [*inputs.values()]
         chunks = columns.chunks(records, self._texts.together)
-        if len(chunks) == 1:
-            # A task costs a fifth of a request.
-            found = [await self._answers(chunks[0][1], len(places))]
-        else:
-            found = await asyncio.gather(*(self._answers(part, len(indices)) for indices, part in chunks))
+        async with self._places:
+            if len(chunks) == 1:
+                # A task costs a fifth of a request.
+                found = [await self._answers(chunks[0][1], len(places))]
+            else:
+                found = await asyncio.gather(*(self._answers(part, len(indices)) for indices, part in chunks))
         for (indices, _), answers in zip(chunks, found):
             results.update(zip([places[index] for index in indices], answers))
         if len(chunks) < len(places):

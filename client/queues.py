@@ -421,8 +421,8 @@ class InputQueue(_Queue):
 
         Args:
             items: Requests in any form that `predict` takes.
-            in_flight: Number of requests that wait for a result, or for their turn to be yielded; 64, or three batches
-                of the model if these are more.
+            in_flight: Number of requests that wait for a result, or for their turn to be yielded; by default two
+                batches for each slot of the job, and one more, so that requests of others need not wait for more.
             timeout: Seconds in which each result has to come; they may pass while a full queue has no room.
             priority: `high`, `normal` or `low`.
             raise_errors: True to raise the first error. False yields a result with that `error`, and goes on.

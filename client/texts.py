@@ -14,7 +14,7 @@ from cluster_serving.client.convert import to_inputs
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
-from cluster_serving.protocol.slots import TensorSpec, read_reports
+from cluster_serving.protocol.slots import TensorSpec, at_once, read_reports
 
 _KNOWN_S = 10.0
 """Seconds for which it is known what the inputs of a job are."""
@@ -27,11 +27,13 @@ class TextInputs:
 
     Attributes:
         together: Most records of a request, as far as it is known.
+        at_once: Most records with the job at a time; 0 if that is not known.
     """
 
     def __init__(self) -> None:
         self._specs: Sequence[TensorSpec] = ()
         self.together = 1
+        self.at_once = 0
         self._until = 0.0
 
     def needs(self, values: Mapping[str, object]) -> bool:
@@ -44,6 +46,7 @@ class TextInputs:
         specs = next((slot.inputs for slot in slots if slot.inputs), ())
         self._specs = specs
         self.together = min([slot.together for slot in slots], default=1)
+        self.at_once = at_once(slots) if slots else 0
         # A job that does not run yet may do so soon.
         self._until = time.monotonic() + _KNOWN_S if specs else 0.0
 

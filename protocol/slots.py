@@ -183,6 +183,14 @@ def read_reports(
     return sorted(slots, key=lambda slot: slot.index)
 
 
+def at_once(reports: Sequence[SlotReport]) -> int:
+    """Return the most records of a request with a job at a time: a batch in each slot, and the one that comes next.
+
+    Requests of others, which come behind these, are in one of the next two batches of a slot.
+    """
+    return 2 * max(1, len(reports)) * max((report.max_batch_size for report in reports), default=1)
+
+
 def slot_states(reports: Iterable[SlotReport]) -> dict[str, int]:
     """Return the number of slots in each state; one that is tried again after an error is `failed`."""
     states = Counter("failed" if report.has_failed else report.state for report in reports)

@@ -23,7 +23,7 @@ from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, Generations
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
 from cluster_serving.protocol.model_control import UNLOADED
-from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, read_reports
+from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, at_once, read_reports
 from cluster_serving.protocol.stats import JobStats
 from cluster_serving.protocol.versions import FIRST, choose, not_served
 
@@ -111,8 +111,8 @@ class PublishedModel:
 
     @cached_property
     def at_once(self) -> int:
-        """Most records of a request with the job at a time: a batch in each slot, and the one that comes next."""
-        return 2 * max(1, len(self.reports)) * (self.described.max_batch_size if self.described else 1)
+        """Most records of a request with the job at a time; see `protocol.slots.at_once`."""
+        return at_once(self.reports)
 
     @cached_property
     def post_processing(self) -> str:

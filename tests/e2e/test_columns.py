@@ -185,7 +185,7 @@ COUNTING = """
     """
 
 
-@pytest.mark.parametrize("shape", ["columns", "rows"])
+@pytest.mark.parametrize("shape", ["columns", "rows", "predict_many"])
 def test_a_request_behind_a_large_one_is_in_one_of_the_next_two_batches(started, front, tmp_path, shape):
     # The job has a copy of the model's folder.
     model = tmp_path / "model"
@@ -194,14 +194,20 @@ def test_a_request_behind_a_large_one_is_in_one_of_the_next_two_batches(started,
     job = f"counting-{shape}"
     queue, results = started(jobName=job, modelPath=model, maxBatchSize=8)
     body = {"instances": [{"x": [1.0]}] * 400}
+
+    def send():
+        if shape == "predict_many":
+            return [int(result["batch"]) for result in queue.predict_many([np.ones(1, "f4")] * 400)]
+        answer = front.post(f"/models/{job}/predict", json=body).json()
+        return [prediction["value"] for prediction in answer["predictions"]]
+
     if shape == "rows":
         # A record in another form has an entry of its own.
         body["instances"][0] = {"x": 1.0}
     with ThreadPoolExecutor() as threads:
-        large = threads.submit(front.post, f"/models/{job}/predict", json=body)
+        large = threads.submit(send)
         wait_until((tmp_path / "begun").exists)
         queue.enqueue("small", x=np.ones(1, "f4"))
         (tmp_path / "open").touch()
-        predictions = large.result().json()["predictions"]
-    assert len({prediction["value"] for prediction in predictions}) >= 50
+        assert len(set(large.result())) >= 50
     assert int(results.query("small", timeout=30).value) <= 3
