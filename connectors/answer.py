@@ -1,9 +1,7 @@
 """Answers of requests, and the script that writes them to Redis."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
-
-import redis
+from typing import NamedTuple
 
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.dedicated import Commands
@@ -121,12 +119,6 @@ def dead_letter(
     """
     letter = DeadLetter.of(entry, error, traceback)
     write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), letter)], version)
-
-
-def keep_dead_letter(client: redis.Redis, job: str, record: Entry, error: ServingError, traceback: str) -> None:
-    """Keep a record of an entry in the stream `<jobName>:dead`; it is answered with the others."""
-    fields: Any = DeadLetter.of(record, error, traceback).fields()
-    client.xadd(JobKeys(job).dead_letters, fields, maxlen=MAX_DEAD_LETTERS)
 
 
 def _is_queued(client: Commands, job: str, entry: Entry) -> bool:

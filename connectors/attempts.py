@@ -72,11 +72,6 @@ class Attempt(JsonRecord):
         here = self.host == socket.gethostname()
         return here and not self.traceback and start_time(self.process) == self.started
 
-    @property
-    def kept(self) -> dict[str, Any]:
-        """What the next attempt takes over."""
-        return {"stops": self.stops, "record": self.record, "given_up": self.given_up, "spent": self.spent}
-
 
 class Attempts:
     """Notes of one job.
@@ -99,12 +94,12 @@ class Attempts:
         `changes` are other attributes of the attempt than those of the last one.
         """
         process = os.getpid()
-        began = start_time(process) or 0
-        note = Attempt(socket.gethostname(), process, began, time.time(), error[-_MAX_TRACEBACK:], self._end)
+        changes |= {"host": socket.gethostname(), "process": process, "started": start_time(process) or 0}
+        changes |= {"time": time.time(), "end": self._end, "traceback": error[-_MAX_TRACEBACK:], "crashed": False}
         # Records of one entry may be many.
         each = {_field(entry): entry for entry in entries}
         last = {key: self.last(entry, failed=bool(error)) for key, entry in each.items()}
-        notes = {key: replace(note, **{**one.kept, **changes}).to_json() for key, one in last.items()}
+        notes = {key: replace(one, **changes).to_json() for key, one in last.items()}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
         write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)

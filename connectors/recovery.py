@@ -1,17 +1,15 @@
-"""Recovery: a slot computes the requests that a crash or stop has interrupted, one by one; it gives up some of them.
-
-So it does with the records of an entry that has several: the one that ends the process is given up, and the others are
-answered.
-"""
+"""Recovery: a slot computes interrupted requests, and the records of each, one by one; it gives up some of them."""
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from cluster_serving.connectors.answer import dead_letter, keep_dead_letter
+from cluster_serving.connectors.answer import MAX_DEAD_LETTERS, dead_letter
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import Stage
 from cluster_serving.protocol import columns, tensors
+from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.metrics import FAILED, GIVEN_UP
@@ -75,7 +73,9 @@ class Recovery:
         self._dead_letters.inc()
         self._slot.counts.add(GIVEN_UP)
         if several and last.record >= 0:
-            keep_dead_letter(self._slot.client, options.job, _record(entry, last.record), error, last.traceback)
+            # It is answered with the others.
+            letter: Any = DeadLetter.of(_record(entry, last.record), error, last.traceback).fields()
+            self._slot.client.xadd(self._slot.keys.dead_letters, letter, maxlen=MAX_DEAD_LETTERS)
             given_up = {**last.given_up, str(last.record): error.message}
             return self._again(entry, given_up, attempts - last.stops)
         dead_letter(

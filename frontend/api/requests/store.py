@@ -6,7 +6,6 @@ end of the same Redis answers for any request, and no request is lost with a fro
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import secrets
@@ -15,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
@@ -34,7 +32,7 @@ from cluster_serving.protocol.tensors import Inputs
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
 
-_PRIORITY, _OWNER, _IN_PIECES, _SIZES, _ORDER = _FIELDS = "priority", "owner", "pieces", "sizes", "order"
+_PRIORITY, _OWNER, _IN_PIECES, _ENTRIES = _FIELDS = "priority", "owner", "pieces", "entries"
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _GONE = "there is no such request, or its result is no longer kept"
 
@@ -122,10 +120,10 @@ class RequestStore:
         # Written first, so that no result exists before its id is known.
         with dispatcher.using_redis():
             async with db.pipeline() as pipeline:
-                shares = _written(ticket.entries) if len(chunks) < ticket.count else {}
-                pipeline.hset(
-                    ticket.key, mapping={_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces), **shares}
-                )
+                fields = {_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces)}
+                if len(chunks) < ticket.count:
+                    fields[_ENTRIES] = json.dumps([*map(list, ticket.entries)])
+                pipeline.hset(ticket.key, mapping=fields)
                 pipeline.expire(ticket.key, KEPT)
                 await pipeline.execute()
 
@@ -156,10 +154,11 @@ class RequestStore:
         dispatcher = self._dispatch.dispatcher(ticket.job)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
-            found, in_pieces, sizes, order = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _SIZES, _ORDER)
+            found, in_pieces, shared = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _ENTRIES)
         if found != owner.encode():
             raise RequestNotFound(_GONE)
-        return replace(ticket, entries=_read(sizes, order, ticket.count)), in_pieces == b"1"
+        entries = json.loads(shared) if shared else [[index] for index in range(ticket.count)]
+        return replace(ticket, entries=entries), in_pieces == b"1"
 
     async def pieces(
         self, ticket: Ticket, index: int, after: str, timeout: float
@@ -253,19 +252,6 @@ class RequestStore:
 
 def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
     return JobKeys(ticket.job).stream(entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
-
-
-def _written(entries: Sequence[Sequence[int]]) -> dict[str, str | bytes]:
-    """Return the fields of a ticket with the instances of each entry; the order is left out if it is theirs."""
-    order = np.concatenate([np.asarray(indices, "<u4") for indices in entries])
-    fields: dict[str, str | bytes] = {_SIZES: json.dumps([*map(len, entries)])}
-    return fields if (order[1:] > order[:-1]).all() else {**fields, _ORDER: order.tobytes()}
-
-
-def _read(sizes: bytes | None, order: bytes | None, count: int) -> Sequence[Sequence[int]]:
-    indices = np.frombuffer(order, "<u4").tolist() if order else range(count)
-    ends = itertools.accumulate(json.loads(sizes) if sizes else [1] * count)
-    return [indices[start:end] for start, end in itertools.pairwise([0, *ends])]
 
 
 def _decoded(fields: Fields, count: int) -> list[StoredResult]:
