@@ -32,6 +32,11 @@ class Images:
     def __getitem__(self, index: Any) -> Any:
         return Images(self.files[index]) if isinstance(index, slice) else Image(self.files[index[0]])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all files."""
+        return sum(map(len, self.files))
+
 
 @dataclass(frozen=True)
 class SparseTensor:

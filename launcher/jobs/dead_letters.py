@@ -102,7 +102,7 @@ def _described(value: Input) -> dict[str, Any]:
     if isinstance(value, Image):
         return {"kind": "image", "bytes": len(value.data)}
     if isinstance(value, Images):
-        return {"kind": "image", "bytes": sum(map(len, value.files)), "shape": [len(value)]}
+        return {"kind": "image", "bytes": value.nbytes, "shape": [len(value)]}
     if isinstance(value, SparseTensor):
         return {"kind": "sparse", "dtype": str(value.values.dtype), "shape": list(value.shape)}
     return {"kind": "tensor", "dtype": "str" if value.dtype == object else str(value.dtype), "shape": list(value.shape)}

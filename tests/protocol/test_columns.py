@@ -1,15 +1,17 @@
 """Requests of several records in one entry, and their results."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.protocol import columns, tensors
+from cluster_serving.protocol import columns, payload_files, tensors
 from cluster_serving.protocol.entry import NATIVE, Entry, parse_entry, request_fields
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 from cluster_serving.protocol.inputs import Image, Images, SparseTensor
 from cluster_serving.protocol.results import encode_error, encode_result, to_fields
+from cluster_serving.protocol.signature import Column, field_of
 from cluster_serving.protocol.signature import signature as describe
 
 
@@ -80,6 +82,21 @@ def test_images_share_entries_beside_texts(form):
         assert signature == describe(records[0])
         assert parts == [records[index] for index in indices]
     assert columns.chunks(given["columns"], 2)[2][1] == records[4]
+
+
+def test_images_of_an_entry_go_into_a_file_if_they_are_large_together():
+    assert not payload_files.is_large({"x": Images([bytes(20_000)] * 3)})
+    assert payload_files.is_large({"x": Images([bytes(20_000)] * 4)})
+
+
+@pytest.mark.parametrize("files", [[b"a"], [b"a", None], [b"a", b"b", b"c"]])
+def test_a_column_with_missing_images_is_refused(files):
+    schema = pa.schema([field_of(Column("x", "image", "", (2,)))])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as stream:
+        stream.write_batch(pa.record_batch([pa.array([files], schema.field(0).type)], schema=schema))
+    with pytest.raises(InvalidInput, match=r"images for shape \(2,\)"):
+        tensors.decode(sink.getvalue().to_pybytes())
 
 
 def test_an_entry_has_at_most_4_mib_of_several_records():
