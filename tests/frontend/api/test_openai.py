@@ -12,8 +12,10 @@ import pytest
 from cluster_serving.frontend.api.openai import completions
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP
+from cluster_serving.protocol.results import encode_result
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import decode
+from tests.support.fixtures.echo import answering
 from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
 from tests.support.fixtures.waiting import wait_until
 
@@ -135,6 +137,23 @@ def test_embeddings_of_texts(redis_server, job, ask, tmp_path):
         ).json()
         raw = base64.b64decode(answer["data"][0]["embedding"])
         assert np.frombuffer(raw, "<f4").tolist() == [3, 1, 0]
+
+
+def test_texts_of_a_request_for_embeddings_share_entries(db, job, report, serve):
+    outputs = (TensorSpec("embedding", "float32", (None, 2)),)
+    report(("text", "str", (None, 1)), outputs=outputs, columns=True, max_batch_size=16)
+    sizes = []
+
+    def answer(entry):
+        sizes.append(entry.record_count)
+        texts = entry.decode()[1]["text"]
+        return encode_result(True, ["embedding"], [np.array([[len(text), 0] for (text,) in texts], "f4")])
+
+    with answering(db, job, answer):
+        body = {"model": job, "input": ["a" * size for size in range(1, 33)]}
+        data = httpx.post(f"{serve().url}/v1/embeddings", json=body, timeout=30).json()["data"]
+    assert [each["embedding"][0] for each in data] == [*range(1, 33)]
+    assert sizes == [16, 16]
 
 
 def test_many_streams_at_a_time(redis_server, db, job, serve, tmp_path):
