@@ -15,7 +15,7 @@ from cluster_serving.protocol import columns
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.slots import SlotReport
-from tests.support.fixtures.echo import answering
+from tests.support.fixtures.echo import answering, echoed
 from tests.support.fixtures.waiting import wait_until
 
 
@@ -84,6 +84,26 @@ def test_a_record_that_is_refused_for_others_of_its_entry_is_sent_again_by_itsel
             assert isinstance(found[6].error, InferenceFailed)
             # One of the two refused ones is refused by itself, too, before it is answered.
             assert entries == [8, 1, 1, 1]
+    db.delete(JobKeys(job).slots())
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_large_call_has_two_batches_for_each_slot_in_the_queue(redis_server, db, job, alike):
+    report = SlotReport("", "ready", max_batch_size=8, columns=True).to_json()
+    db.hset(JobKeys(job).slots(), mapping=dict.fromkeys("012", report))
+    # Records of other sizes have entries of their own.
+    items = [np.full(1 if alike else 1 + n % 8, n) for n in range(400)]
+    queued = []
+
+    def answer(entry):
+        queued.append(db.xlen(job))
+        return echoed(entry)
+
+    with answering(db, job, answer):
+        for predict_many in both(redis_server, job):
+            assert [result[..., 0].item() for result in predict_many(items)] == [*range(400)]
+    most = 6 if alike else 48
+    assert most // 2 < max(queued) <= most
     db.delete(JobKeys(job).slots())
 
 
