@@ -184,10 +184,7 @@ def read_reports(
 
 
 def at_once(reports: Sequence[SlotReport]) -> int:
-    """Return the most records of a request with a job at a time: a batch in each slot, and the one that comes next.
-
-    Requests of others, which come behind these, are in one of the next two batches of a slot.
-    """
+    """Return the most records of a request with a job at a time: a batch in each slot, and the one that comes next."""
     return 2 * max(1, len(reports)) * max((report.max_batch_size for report in reports), default=1)
 
 
