@@ -1,6 +1,10 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from cluster_serving.bench import report
+from cluster_serving.bench.suite.rows import ROWS
 from tests.support.payloads.bench_result import RESULT
 
 
@@ -75,3 +79,10 @@ def test_a_document_without_markers_is_refused(tmp_path):
     document.write_text("text")
     with pytest.raises(ValueError, match="results: begin"):
         report.write(results(), document)
+
+
+def test_each_section_of_the_page_is_that_of_a_row():
+    # A row whose title changes would lose its measurements at the next run.
+    page = Path(__file__).parents[2] / "docs" / "measurements.md"
+    headings = re.findall(r"^### (.*)$", page.read_text("utf8"), re.MULTILINE)
+    assert headings and set(headings) <= {row.title for row in ROWS.values()}
