@@ -51,7 +51,7 @@ def token_records(count: int = 256) -> list[Record]:
 
 
 def text_records(texts: int) -> list[Record]:
-    """Return lists of so many English texts, the same ones every time, of 3 to 90 words, with a median of 16."""
+    """Return lists of so many texts, the same ones every time, of 3 to 90 numbers below 100, with a median of 16."""
     random = np.random.default_rng(0)
     words = tuple(map(str, range(100)))
 

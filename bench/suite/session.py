@@ -17,7 +17,6 @@ from typing import Any
 from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.output import machine
-from cluster_serving.bench.load.result import LoadResult
 from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint
 from cluster_serving.bench.suite.peers import Peers
@@ -29,7 +28,7 @@ Report = Callable[[str], None]
 """Prints a line of progress."""
 
 Measurement = dict[str, Any]
-"""`rate` (answers per second), and further results; see `brief`."""
+"""`rate` (answers per second), and further results, such as those of `LoadResult`."""
 
 Run = Callable[[], Measurement]
 """Measures once."""
@@ -149,7 +148,8 @@ class BenchSession:
         """Measure with the session's windows."""
         s = self.settings
         plan = Plan(endpoint, load, processes, s.warm_up, s.window, s.most_windows, roles or {})
-        return brief(measure(plan, right=right))
+        result = measure(plan, right=right).to_dict()
+        return result | {"rate": result["achieved"]}
 
     def compare(self, ours: Run, others: Mapping[str, Run]) -> Measurement:
         """Measure in turns: ours, other, ours, other and so on, then the same with the next other.
@@ -201,14 +201,6 @@ class BenchSession:
         rates = {name: candidate()["rate"] for name, candidate in candidates.items()}
         self.report("  " + ", ".join(f"{name}: {rate:,.1f}/s" for name, rate in rates.items()))
         return max(rates, key=rates.__getitem__)
-
-
-def brief(result: LoadResult) -> Measurement:
-    """Return the part of a result that the file keeps."""
-    raw = result.to_dict()
-    for name in ("can_check", "repeated", "job", "client"):
-        raw.pop(name)
-    return {"rate": raw.pop("achieved")} | raw
 
 
 def middle(runs: Sequence[Mapping[str, Any]], *path: str) -> float:
