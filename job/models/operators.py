@@ -32,12 +32,7 @@ class Package:
 def load_with(load: Callable[[], T], missing: str, packages: Sequence[Package], path: Path, engine: str) -> T:
     """Load a model; if it lacks an operator, import the packages that may have it, where they are installed.
 
-    Args:
-        load: Loads the model.
-        missing: Pattern of the engine's error about an operator, whose first group is its name.
-        packages: Packages with operators for the engine.
-        path: Path of the model, for messages.
-        engine: Name of the engine, for messages.
+    The pattern `missing` matches the engine's error about an operator; its first group is the name.
 
     Raises:
         ModelError: If no package has the operator.

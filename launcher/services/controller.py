@@ -5,12 +5,10 @@ import os
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import redis
-
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server, state
-from cluster_serving.launcher.services.process import Process, locked, spawn, wait_until_serving
+from cluster_serving.launcher.services.process import Process, locked, start
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.settings.addresses import Address
@@ -61,15 +59,20 @@ def ensure(config: Config, config_path: Path, watched: WatchedModels | None = No
         home.mkdir(mode=0o700, exist_ok=True)
         if watched is not None:
             remember(config, watched)
-        log = log_of(config)
         with redis_server.connect(config) as client:
             seconds, microseconds = cast("tuple[int, int]", client.time())
             since = f"{seconds}.{microseconds:06}"
             command = python_command(_MODULE, str(config_path.absolute()), "--since", since)
-            offset = log.stat().st_size if log.exists() else 0
-            process = spawn(command, _record(home, job), log, config_path.absolute().parent, os.environ)
-            name = f"job {job} runs, but its controller"
-            wait_until_serving(process, lambda: _is_ready(client, job, since), config.start_timeout, name, log, offset)
+            start(
+                f"job {job} runs, but its controller",
+                command,
+                _record(home, job),
+                log_of(config),
+                config_path.absolute().parent,
+                os.environ,
+                lambda _: bool(client.hget(JobKeys(job).controller, "since") == since),
+                config.start_timeout,
+            )
 
 
 def stop(redis: Address, job: str) -> bool:
@@ -123,7 +126,3 @@ def _stop(record: Path) -> bool:
         process.stop()
     record.unlink(missing_ok=True)
     return process is not None
-
-
-def _is_ready(client: redis.Redis, job: str, since: str) -> bool:
-    return client.hget(JobKeys(job).controller, "since") == since

@@ -16,10 +16,9 @@ from cluster_serving.launcher.services.process import (
     Process,
     is_listening,
     locked,
-    spawn,
+    start,
     stop_recorded,
     wait_until,
-    wait_until_serving,
 )
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings import yaml_file
@@ -95,18 +94,16 @@ def ensure(config: Config, config_path: Path, again: bool = False) -> str:
         home.mkdir(mode=0o700, exist_ok=True)
         (home / _REDIS).write_text(str(config.redis_address), "utf8")
         say(f"Starting the HTTP front end on port {port}{', beside the one that runs' if earlier else ''}")
-        log, offset = home / _LOG, _size(home / _LOG)
-        process = spawn(
+        start(
+            "the new front end, beside which the earlier one goes on," if earlier else "the front end",
             python_command("cluster_serving.frontend.main", "-c", str(config_path.absolute())),
             home / (_NEXT if earlier else _RECORD),
-            log,
+            home / _LOG,
             config_path.absolute().parent,
             # Less than its supervisor waits before it kills the front end.
             _STOPPING | os.environ | main.hot_restart.environment(home, earlier.pid if earlier else None),
-        )
-        name = "the new front end, beside which the earlier one goes on," if earlier else "the front end"
-        wait_until_serving(
-            process, lambda: main.hot_restart.is_serving(home, process.pid), config.start_timeout, name, log, offset
+            lambda process: main.hot_restart.is_serving(home, process.pid),
+            config.start_timeout,
         )
         if earlier:
             _switch(home)
@@ -186,10 +183,6 @@ def _await_retired(home: Path, timeout: float) -> None:
         wait_until(lambda: not process.is_alive, timeout)
         process.stop()
     (home / _RETIRED).unlink(missing_ok=True)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _serves(home: Path, redis: Address) -> bool:

@@ -160,24 +160,32 @@ def remove_files(home: Path, keep: Collection[str]) -> None:
                 path.unlink(missing_ok=True)
 
 
-def wait_until_serving(
-    process: Process, serves: Callable[[], bool], timeout: float, name: str, log: Path, offset: int = 0
-) -> None:
-    """Wait until a process that was just started serves, at most `timeout` seconds; messages have the `name`.
-
-    The log has the output of the process behind the offset.
+def start(
+    name: str,
+    command: Sequence[str | Path],
+    record: Path,
+    log: Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    serves: Callable[[Process], bool],
+    timeout: float,
+) -> Process:
+    """Start a process as `spawn` does, and wait until it serves, at most `timeout` seconds.
 
     Raises:
-        LaunchError: If the process ends, or does not serve in time; it is stopped then. The message has the last error
-            of the log, or its last line.
+        LaunchError: If the process ends, or does not serve in time; it is stopped then. The message has the name, and
+            the last error that was added to the log, or its last line.
     """
-    served = wait_until(lambda: serves() or not process.is_alive, timeout)
+    offset = log.stat().st_size if log.exists() else 0
+    process = spawn(command, record, log, cwd, env)
+    served = wait_until(lambda: serves(process) or not process.is_alive, timeout)
     if not served or not process.is_alive:
         process.stop()
         lines = log.read_bytes()[offset:].decode("utf8", "replace").strip().splitlines()
         errors = [line for line in lines if line.startswith("error: ")]
         raise LaunchError(f"{name} did not start: {(errors or lines or ['no output'])[-1]} (log: {log})")
     process.confirm()
+    return process
 
 
 def is_listening(address: Address) -> bool:

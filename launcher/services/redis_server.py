@@ -20,10 +20,9 @@ from cluster_serving.launcher.services.process import (
     Process,
     is_listening,
     locked,
-    spawn,
+    start,
     stop_recorded,
     wait_until,
-    wait_until_serving,
 )
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.protocol.connection import open_redis
@@ -251,8 +250,8 @@ def _start(config: Config) -> None:
         conf, settings = home / _SETTINGS, _settings(config, home)
         program = _program(address)
         state.write(conf, f"{_PROGRAM}{program}\n{settings}")
-        process = spawn([program, conf], home / _RECORD, home / _LOG, home, os.environ)
-        wait_until_serving(process, lambda: is_listening(address), config.start_timeout, "Redis", home / _LOG)
+        command, timeout = [program, conf], config.start_timeout
+        start("Redis", command, home / _RECORD, home / _LOG, home, os.environ, lambda _: is_listening(address), timeout)
 
 
 def _program(address: Address) -> Path:
