@@ -10,7 +10,7 @@ from hypothesis import settings
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.payload_files import folder_name
 from tests.support.fixtures import markers
-from tests.support.fixtures.cluster import Cluster
+from tests.support.fixtures.cluster import running
 from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.redis_server import RedisServer
 
@@ -80,19 +80,15 @@ def echo(redis_server, job):
 def cluster(tmp_path_factory):
     """The Flink of all tests of a worker, with its Redis."""
     # Short names and a space: the path itself is a test.
-    cluster = Cluster(tmp_path_factory.mktemp("a b"))
-    yield cluster
-    stopped = cluster.shutdown()
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    with running(tmp_path_factory.mktemp("a b")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def own_cluster(tmp_path):
     """Commands with nothing running, for a test that a shared cluster would disturb; what it starts is stopped."""
-    cluster = Cluster(tmp_path)
-    yield cluster
-    stopped = cluster.shutdown()
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    with running(tmp_path) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from cluster_serving.protocol.generations import Generations
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.chaos.faults import kept_processes
+from tests.support.fixtures.cluster import running
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 
@@ -74,6 +75,13 @@ def cli(cluster):
         return cluster.run("cluster-serving-cli", *words, cwd=cluster.folder / folder)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def own_cluster(tmp_path_factory):
+    """A cluster for the tests that end its processes."""
+    with running(tmp_path_factory.mktemp("own")) as cluster:
+        yield cluster
 
 
 def done(command):
@@ -172,6 +180,7 @@ def test_a_command_that_is_killed_in_the_middle_of_a_change_leaves_the_job_as_it
     cluster.stop(job)
 
 
+@pytest.mark.xdist_group("own cluster of changes")
 def test_a_change_outlives_the_death_of_the_job_manager(own_cluster, tmp_path):
     """The new generation serves already, and both are other jobs of Flink from then on."""
     job = "bereft"
@@ -191,8 +200,10 @@ def test_a_change_outlives_the_death_of_the_job_manager(own_cluster, tmp_path):
         wait_until(lambda: len(own_cluster.running_jobs(job)) == 1, 60)
     assert not load.problems
     assert {factor for _, factor in load.answers} == {1, 10}
+    done(own_cluster.stop(job))
 
 
+@pytest.mark.xdist_group("own cluster of changes")
 def test_generations_that_redis_has_lost_are_there_again(own_cluster, tmp_path):
     job = "flushed"
     save_factor(tmp_path / "model", 1)
