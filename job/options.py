@@ -49,7 +49,7 @@ class ImageOptions:
 
     resize: tuple[int, int] | None = None
     max_image_pixels: int = 50_000_000
-    color: str = "BGR"
+    color: Literal["BGR", "RGB", "GRAY"] = "BGR"
     layout: Literal["", "HWC", "CHW"] = ""
     scale: float = 1.0
     mean: tuple[float, ...] = (0.0,)

@@ -195,6 +195,7 @@ def test_a_model_is_loaded_at_the_first_call(tmp_path):
     [
         ({"batch_size": 3}, TypeError, "Predictor has no option 'batch_size'; the options are allow_pickle, "),
         ({"thread_per_model": "two"}, ValueError, "thread_per_model='two': Input should be a valid integer"),
+        ({"image_color": "CMYK"}, ValueError, "image_color='CMYK': Input should be 'BGR', 'RGB' or 'GRAY'"),
         ({"image_layout": "HCW"}, ValueError, "image_layout='HCW': Input should be '', 'HWC' or 'CHW'"),
     ],
 )
