@@ -15,7 +15,6 @@ from cluster_serving.embed.copies import Copy, copy_of
 from cluster_serving.embed.settings import Settings
 from cluster_serving.job import predictor
 from cluster_serving.job.models.versions import version_folders
-from cluster_serving.job.options import JobOptions
 from cluster_serving.job.record import NamedOutputs, Value
 from cluster_serving.protocol.errors import ModelError, ServingError, from_wire
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -59,9 +58,12 @@ class Predictor:
         self._reset()
 
     @classmethod
-    def of(cls, options: JobOptions, sized: bool = True) -> Predictor:
-        """Return the predictor of a job's options; without `sized`, the rows of a call follow from their size."""
-        return _restored(Settings.of_job(options, sized), follow=False)
+    def with_settings(cls, settings: Settings, follow: bool = False) -> Predictor:
+        """Return the predictor of checked settings."""
+        restored = cls.__new__(cls)
+        restored._settings, restored._follow = settings, follow
+        restored._reset()
+        return restored
 
     def __call__(self, columns: Mapping[str, Any]) -> Columns:
         """Compute columns.
@@ -85,7 +87,7 @@ class Predictor:
         return scored.outputs
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self._settings, self._follow)
+        return Predictor.with_settings, (self._settings, self._follow)
 
     def scored(self, columns: Mapping[str, Any]) -> Scored:
         """Compute columns, and return the errors of the records that have no outputs beside the outputs of the others.
@@ -204,10 +206,3 @@ def _whole(loaded: predictor.Predictor, columns: Columns) -> Scored | None:
     if any(not hasattr(array, "shape") or array.shape[:1] != (length(columns),) for array in outcome.values()):
         return None
     return Scored(outcome)
-
-
-def _restored(settings: Settings, follow: bool) -> Predictor:
-    restored = Predictor.__new__(Predictor)
-    restored._settings, restored._follow = settings, follow
-    restored._reset()
-    return restored

@@ -1,4 +1,4 @@
-"""Program of `cluster-serving-cli score`: a model over files, in processes of its own.
+"""Program of `cluster-serving-cli score`: a model over files.
 
 Usage: python -m cluster_serving.embed.score
 
@@ -7,61 +7,33 @@ Standard input has JSON with the fields of `Task`. The process ends with 1 if a 
 
 from __future__ import annotations
 
-import json
 import multiprocessing
-import posixpath
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from functools import cache
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from cluster_serving.embed.predictor import Predictor
-from cluster_serving.embed.tables import ERROR, inputs_of, predict_table
-from cluster_serving.embed.units import IMAGE, Unit, find, opened
-from cluster_serving.job.options import JobOptions
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.embed.answers import score
+from cluster_serving.embed.output import FAILURES, Outcomes, Output
+from cluster_serving.embed.task import Task
+from cluster_serving.embed.units import Unit
 from cluster_serving.protocol.parent import die_with_parent
-
-_TASK = "_score.json"
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is to be scored.
-
-    Attributes:
-        options: `JobOptions` as JSON.
-        sized: True if the configuration has `maxBatchSize`.
-        inputs: Columns of each input, as for `predict_table`; empty for those of the same names.
-        keep: Columns of the input that are written, too; None for all but those of the inputs.
-        processes: Number of processes, each with a copy of the model.
-    """
-
-    options: str
-    sized: bool
-    input: str
-    output: str
-    inputs: Mapping[str, Sequence[str]]
-    keep: Sequence[str] | None
-    processes: int
 
 
 def main() -> None:
     """Score all units that are not scored yet."""
     die_with_parent(signal.SIGKILL)
-    task = Task(**json.load(sys.stdin))
+    task = Task.from_json(sys.stdin.read())
     try:
-        sys.exit(_run(task))
-    except (ServingError, OSError, pa.ArrowException) as error:
+        output = Output(task.output)
+        with output.held():
+            sys.exit(_run(task, output))
+    except FAILURES as error:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
         sys.exit(
@@ -69,34 +41,24 @@ def main() -> None:
         )
 
 
-def _run(task: Task) -> int:
+def _run(task: Task, output: Output) -> int:
     console, began = Console(stderr=True), time.monotonic()
-    system, folder = opened(task.output)
-    system.create_dir(folder)
-    _claim(task)
-    # The output may be in a folder of the input.
-    units = [unit for unit in find(task.input) if not unit.files[0].startswith(f"{folder}/")]
-    left = [unit for unit in units if not system.get_file_info(posixpath.join(folder, unit.name)).is_file]
+    output.claim(task.identity)
+    units = output.units(task.input)
+    left = output.left(units)
     rows = wrong = failed = 0
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    spawn = multiprocessing.get_context("spawn")
-    with (
-        Progress(*columns, console=console) as progress,
-        ProcessPoolExecutor(task.processes, spawn, _prepare_process) as pool,
-    ):
+    with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=sum(unit.size for unit in left), rate="")
-        running = {pool.submit(score, task, unit): unit for unit in left}
-        for done in as_completed(running):
-            unit = running[done]
-            try:
-                of_unit, wrong_of_unit = done.result()
-            except (ServingError, OSError, pa.ArrowException) as error:
+        for unit, outcome in _in_processes(task, left):
+            if isinstance(outcome, Exception):
                 failed += 1
-                console.print(f"error: {unit.files[0]}: {error}", markup=False, soft_wrap=True)
+                console.print(f"error: {unit.files[0]}: {outcome}", markup=False, soft_wrap=True)
                 continue
-            rows, wrong = rows + of_unit, wrong + wrong_of_unit
+            rows, wrong = rows + outcome[0], wrong + outcome[1]
             rate = f"{rows / (time.monotonic() - began):,.0f} rows/s"
             progress.update(bar, advance=unit.size, rate=rate)
+    output.tidy()
     seconds = time.monotonic() - began
     console.print(
         f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} a second), {wrong:,} of them with an error; "
@@ -107,64 +69,25 @@ def _run(task: Task) -> int:
     return int(failed > 0)
 
 
-def _claim(task: Task) -> None:
-    """Write what a folder of output is of; raise `ServingError` if it is of something else."""
-    system, folder = opened(task.output)
-    text = json.dumps([task.options, task.input, task.inputs, task.keep]).encode()
-    path = posixpath.join(folder, _TASK)
-    if not system.get_file_info(path).is_file:
-        with system.open_output_stream(path) as file:
-            file.write(text)
-        return
-    with system.open_input_stream(path) as file:
-        if file.read() != text:
-            raise ServingError(
-                f"{task.output} has the output of another input, model or configuration; choose another folder, or "
-                "remove it"
-            )
+def _in_processes(task: Task, units: Sequence[Unit]) -> Outcomes:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(task.processes, spawn, _prepare_process) as pool:
+        running = {pool.submit(score, task, unit): unit for unit in units}
+        for done in as_completed(running):
+            yield running[done], _outcome(done.result)
+
+
+def _outcome(result: Callable[[], tuple[int, int]]) -> tuple[int, int] | Exception:
+    try:
+        return result()
+    except FAILURES as error:
+        return error
 
 
 def _prepare_process() -> None:
     # Ctrl-C ends the main process, and these with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(signal.SIGKILL)
-
-
-@cache
-def _predictor(options: str, sized: bool) -> Predictor:
-    return Predictor.of(JobOptions.from_json(options), sized)
-
-
-def score(task: Task, unit: Unit) -> tuple[int, int]:
-    """Score a unit into a file that is there as a whole or not at all; return its rows, and those with an error."""
-    predictor = _predictor(task.options, task.sized)
-    system, folder = opened(task.output)
-    path = posixpath.join(folder, unit.name)
-    aside = posixpath.join(posixpath.dirname(path), f".{posixpath.basename(path)}.part")
-    system.create_dir(posixpath.dirname(path))
-    rows = wrong = 0
-    writer = None
-    with system.open_output_stream(aside) as file:
-        for batch in unit.batches():
-            scored = _scored(task, predictor, batch)
-            writer = writer or pq.ParquetWriter(file, scored.schema)
-            writer.write_table(scored.cast(writer.schema))
-            rows, wrong = rows + len(scored), wrong + len(scored) - scored[ERROR].null_count
-        if writer is not None:
-            writer.close()
-    system.move(aside, path)
-    return rows, wrong
-
-
-def _scored(task: Task, predictor: Predictor, batch: pa.Table) -> pa.Table:
-    inputs = dict(task.inputs)
-    if not inputs and IMAGE in batch.column_names and len(predictor.inputs) == 1:
-        inputs = {predictor.inputs[0].name: [IMAGE]}
-    used = {name for names in inputs_of(predictor, batch.column_names, inputs).values() for name in names}
-    outputs = predict_table(predictor, batch, inputs)
-    keep = [name for name in batch.column_names if name not in used] if task.keep is None else task.keep
-    kept = {name: batch[name] for name in keep if name not in outputs.column_names}
-    return pa.table(kept | {name: outputs[name] for name in outputs.column_names})
 
 
 if __name__ == "__main__":

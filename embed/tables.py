@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from cluster_serving.embed.columns import Scored
-from cluster_serving.embed.predictor import Predictor
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec
@@ -25,7 +24,22 @@ Inputs = Mapping[str, str | Sequence[str]]
 """Input of the model → name of its column, or of the columns whose numbers are its vector."""
 
 
-def predict_table(predictor: Predictor, table: pa.Table | pa.RecordBatch, inputs: Inputs | None = None) -> pa.Table:
+class Model(Protocol):
+    """What computes columns: a `Predictor`, or a job."""
+
+    @property
+    def inputs(self) -> Sequence[TensorSpec]:
+        """Inputs; empty if any are taken."""
+
+    @property
+    def outputs(self) -> Sequence[TensorSpec]:
+        """Outputs; empty if nothing tells them."""
+
+    def scored(self, columns: Mapping[str, Any]) -> Scored:
+        """Return the outputs of the rows, and the errors of those that have none."""
+
+
+def predict_table(predictor: Model, table: pa.Table | pa.RecordBatch, inputs: Inputs | None = None) -> pa.Table:
     """Compute a table of Arrow.
 
     Args:
@@ -56,13 +70,13 @@ def predict_table(predictor: Predictor, table: pa.Table | pa.RecordBatch, inputs
     return _output_table(scored, predictor.outputs, rows, errors, len(needed))
 
 
-def predict_frame(predictor: Predictor, frame: pd.DataFrame, inputs: Inputs | None = None) -> pd.DataFrame:
+def predict_frame(predictor: Model, frame: pd.DataFrame, inputs: Inputs | None = None) -> pd.DataFrame:
     """Compute a frame of pandas; return a frame with its index, and the columns of `predict_table`."""
     scored = predict_table(predictor, pa.Table.from_pandas(frame, preserve_index=False), inputs).to_pandas()
     return scored.set_index(frame.index)
 
 
-def inputs_of(predictor: Predictor, names: Sequence[str], inputs: Inputs | None) -> dict[str, list[str]]:
+def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> dict[str, list[str]]:
     """Return the names of the columns of each input.
 
     Raises:

@@ -6,7 +6,8 @@ import fnmatch
 import hashlib
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
 from cluster_serving.protocol.errors import InvalidInput
 
@@ -26,7 +27,10 @@ _IMAGES_OF_A_UNIT = 512
 _BUFFER = 4 << 20
 _ROWS = 8192
 _IMAGE_ROWS = 64
+_SHOWN = 80
 _WILD = re.compile(r"[*?\[]")
+
+Batches = Iterator[pa.RecordBatch | str]
 
 
 @dataclass(frozen=True)
@@ -47,19 +51,49 @@ class Unit:
     group: int | None
     size: int
 
-    def batches(self) -> Iterator[pa.Table]:
-        """Read the rows in batches."""
+    def batches(self, texts: Collection[str] = ()) -> Iterator[pa.Table | str]:
+        """Read the rows in batches; a row that cannot be read is a text that says why.
+
+        Columns of CSV named in `texts` are read as texts. The first rows decide on the types of the others.
+        """
+        if not self.size:
+            return
         system, _ = opened(self.address)
         reader = _READERS.get(_suffix(self.files[0]), _images)
-        return (pa.Table.from_batches([batch]) for batch in reader(system, self))
+        for batch in reader(system, self, texts):
+            yield batch if isinstance(batch, str) else pa.Table.from_batches([batch])
+
+
+def absolute(address: str) -> str:
+    """Return an address as it is, and a local path or pattern from the root."""
+    return address if "://" in address else str(Path(address).absolute())
 
 
 def opened(address: str) -> tuple[FileSystem, str]:
-    """Return the file system of an address, such as `s3://…`, or of a local path; and the path in it."""
-    if "://" in address:
+    """Return the file system of an address, such as `s3://…`, or of a local path; and the path in it.
+
+    Addresses that pyarrow does not know are those of fsspec.
+
+    Raises:
+        InvalidInput: If there is no such file system, or its package is missing.
+    """
+    if "://" not in address:
+        return LocalFileSystem(), absolute(address)
+    try:
         found: tuple[FileSystem, str] = FileSystem.from_uri(address)
         return found
-    return LocalFileSystem(), str(Path(address).absolute())
+    except pa.ArrowInvalid:
+        return _of_fsspec(address)
+
+
+def _of_fsspec(address: str) -> tuple[FileSystem, str]:
+    try:
+        import fsspec
+
+        system, path = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise InvalidInput(f"{address}: {error}") from None
+    return PyFileSystem(FSSpecHandler(system)), path
 
 
 def find(pattern: str) -> list[Unit]:
@@ -121,30 +155,69 @@ def _of_images(base: str, files: Sequence[tuple[str, int]]) -> Iterator[Unit]:
         yield Unit(base, f"images.{digest}.parquet", paths, None, sum(sizes))
 
 
-def _parquet(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
+def _parquet(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
     with system.open_input_file(unit.files[0]) as file:
         # Without the buffer a whole column of the row group is read at once.
         yield from pq.ParquetFile(file, buffer_size=_BUFFER).iter_batches(_ROWS, row_groups=[unit.group])
 
 
-def _csv(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
+def _csv(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
+    bad: deque[pyarrow.csv.InvalidRow] = deque()
+
+    def note(row: pyarrow.csv.InvalidRow) -> str:
+        bad.append(row)
+        return "skip"
+
     with system.open_input_stream(unit.files[0]) as file:
-        yield from pyarrow.csv.open_csv(file)
+        # With threads, rows have no numbers.
+        read = pyarrow.csv.ReadOptions(use_threads=False)
+        parse = pyarrow.csv.ParseOptions(invalid_row_handler=note, newlines_in_values=True)
+        convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+        # Number of the next row; that of the header is 1.
+        at = 2
+        for batch in pyarrow.csv.open_csv(file, read, parse, convert):
+            rest = batch
+            while bad and bad[0].number <= at + len(rest):
+                row = bad.popleft()
+                yield rest[: row.number - at]
+                yield _fields_error(row)
+                rest, at = rest[row.number - at :], row.number + 1
+            yield rest
+            at += len(rest)
+        yield from map(_fields_error, bad)
 
 
-def _json_lines(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
+def _fields_error(row: pyarrow.csv.InvalidRow) -> str:
+    return f"the row has {row.actual_columns} fields, and the header {row.expected_columns}: {row.text[:_SHOWN]}"
+
+
+def _json_lines(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
     with system.open_input_stream(unit.files[0]) as file:
         rest = b""
         # pyarrow reads whole files only.
-        while block := file.read(4 << 20):
+        while block := file.read(_BUFFER):
             lines, _, rest = (rest + block).rpartition(b"\n")
-            if lines:
-                yield from pyarrow.json.read_json(pa.BufferReader(lines)).to_batches()
-        if rest.strip():
-            yield from pyarrow.json.read_json(pa.BufferReader(rest)).to_batches()
+            yield from _parsed(lines)
+        yield from _parsed(rest)
 
 
-def _images(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
+def _parsed(lines: bytes) -> Batches:
+    """Parse lines of JSON; halves find the lines that are none, or whose values are of another type."""
+    if not lines.strip():
+        return
+    try:
+        yield from pyarrow.json.read_json(pa.BufferReader(lines)).to_batches()
+    except pa.ArrowInvalid as error:
+        middle = lines.find(b"\n", len(lines) // 2)
+        middle = middle if middle >= 0 else lines.rfind(b"\n")
+        if middle < 0:
+            yield f"{str(error).removesuffix(' in row 0')}: {lines[:_SHOWN].decode('utf8', 'replace')}"
+            return
+        yield from _parsed(lines[:middle])
+        yield from _parsed(lines[middle + 1 :])
+
+
+def _images(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
     for start in range(0, len(unit.files), _IMAGE_ROWS):
         paths = unit.files[start : start + _IMAGE_ROWS]
         contents = []
@@ -154,7 +227,7 @@ def _images(system: FileSystem, unit: Unit) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"path": pa.array(paths), IMAGE: pa.array(contents, pa.binary())})
 
 
-_READERS: dict[str, Callable[[FileSystem, Unit], Iterator[pa.RecordBatch]]] = {
+_READERS: dict[str, Callable[[FileSystem, Unit, Collection[str]], Batches]] = {
     ".parquet": _parquet,
     ".pq": _parquet,
     ".csv": _csv,

@@ -1,17 +1,27 @@
 """The command `cluster-serving-cli score`: a model over files, in processes of its own."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from cluster_serving.job.main import check_model
+from cluster_serving.job.options import CPU, JobOptions
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher import own_module
 from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.launcher.config.job_options import job_options
+from cluster_serving.launcher.config.job_options import job_options, model_options
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.versions import resolved
+from cluster_serving.launcher.jobs import lifecycle
+from cluster_serving.launcher.jobs.layout.decision import Decider
+from cluster_serving.launcher.terminal import Progress
 from cluster_serving.protocol import cgroup
 from cluster_serving.settings.model import SettingsError
+
+_PROGRAM = "cluster_serving.embed.score"
 
 
 def score(
@@ -29,11 +39,11 @@ def score(
         str | None, typer.Option("--keep", help="COLUMN,… to copy. Default: all that are no inputs.")
     ] = None,
     processes: Annotated[
-        int | None, typer.Option("--processes", min=1, help="Default: the cores, divided by threadPerModel.")
+        int | None, typer.Option("--processes", min=1, help="Default: as measured for the service, on all cores.")
     ] = None,
     config_path: ConfigPath = CONFIG_PATH,
 ) -> None:
-    """Compute a model over files, without Flink and Redis: a row of output for each row of input.
+    """Compute a model over files: a row of output for each row of input. Neither Flink nor Redis are needed.
 
     A row that fails has its error in the column `error`. Started again, the command goes on where it was interrupted.
     The keys of config.yaml for model, images and filters apply. The exit code is 1 if a file could not be scored.
@@ -41,17 +51,41 @@ def score(
     config = config_file.read(config_path, missing_ok=config_path == CONFIG_PATH)
     if model is not None:
         config = config.model_copy(update={"model_path": str(model.absolute())})
-    options = job_options(resolved(config), "score")
-    task = {
-        "options": options.to_json(),
-        "sized": config.max_batch_size is not None,
+    task: dict[str, Any] = {
         "input": source,
         "output": output,
         "inputs": dict(map(_columns, columns or [])),
         "keep": None if keep is None else [name for name in keep.split(",") if name],
-        "processes": processes or max(1, cgroup.cores() // options.model.thread_per_model),
     }
-    own_module.run("cluster_serving.embed.score", task)
+    with Progress():
+        task |= _model_of(config, processes)
+    own_module.run(_PROGRAM, task)
+
+
+def _model_of(config: Config, processes: int | None) -> dict[str, object]:
+    """Return the fields of a task for a model that its own processes compute."""
+    config = resolved(config)
+    if not is_url(config.model_path):
+        check_model(model_options(config))
+    secret = lifecycle.secret_of(config)
+    options, copies = _laid_out(config, secret, processes)
+    sized = config.max_batch_size is not None
+    return {"options": options.to_json(), "sized": sized, "processes": copies, "secret": secret}
+
+
+def _laid_out(config: Config, secret: tuple[str, str], processes: int | None) -> tuple[JobOptions, int]:
+    """Return the options with the threads of a copy, and the number of copies, by the measurement of the service.
+
+    On the CPUs of this machine, copies are added until all cores have a thread: each also reads and writes.
+    """
+    options, cores = replace(job_options(config, "score"), execution_mode="process"), cgroup.cores()
+    if processes:
+        threads, copies = config.thread_per_model or max(1, cores // processes), processes
+    else:
+        layout = Decider(config.model_copy(update={"prefer": "throughput"}), options, secret).decide()
+        threads = layout.threads
+        copies = max(layout.copies, cores // threads) if options.model.device == CPU else layout.copies
+    return replace(options, model=replace(options.model, thread_per_model=threads)), copies
 
 
 def _columns(text: str) -> tuple[str, list[str]]:

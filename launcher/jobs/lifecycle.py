@@ -255,17 +255,27 @@ def tune(config: Config, seconds: float) -> Tuned:
             warn(
                 f"job {config.job_name} runs beside the measurement, which is right only while the job has no requests"
             )
+    secret = secret_of(config)
+    say(f"Measuring the layouts, for about {seconds:.0f} s")
+    try:
+        return Decider(config, job_options(config, "tune"), secret).tune(seconds)
+    except NotMeasured as error:
+        raise LaunchError(f"nothing can be measured: {error}") from None
+
+
+def secret_of(config: Config) -> tuple[str, str]:
+    """Return secret and salt of an encrypted model, as configured or as Redis has them; empty texts for any other.
+
+    Raises:
+        LaunchError: If neither has them.
+    """
     secret = config.model_secret if config.model_encrypted else ("", "")
     if secret is None:
         with opened(config) as store:
             secret = store.secret(config)
     if secret is None:
         raise LaunchError(missing_secret(config.job_name))
-    say(f"Measuring the layouts, for about {seconds:.0f} s")
-    try:
-        return Decider(config, job_options(config, "tune"), secret).tune(seconds)
-    except NotMeasured as error:
-        raise LaunchError(f"nothing can be measured: {error}") from None
+    return secret
 
 
 def _start(services: Services, config: Config, options: JobOptions) -> Started:

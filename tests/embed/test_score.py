@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -13,21 +15,30 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster_serving.client.original.values import encode_png
+from cluster_serving.embed import lease
+from cluster_serving.embed.output import Output
+from cluster_serving.embed.score import score as score_unit
+from cluster_serving.embed.task import Task
+from cluster_serving.embed.units import find
+from cluster_serving.job.models.encryption import encrypt
+from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+from cluster_serving.protocol.errors import ServingError
 from tests.support.fixtures.cluster import BIN, run
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 
-SCORE = ("score", "--output", "out", "--model", "model", "--input")
+SCORE = ("score", "--output", "out", "--model", "model", "--processes", "2", "--input")
 
 
 PEAK = """
 import resource, sys
 from cluster_serving.embed import score, units
+from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 
 options = JobOptions("score", ModelOptions("{folder}/model"), RedisOptions("redis://unused")).to_json()
-task = score.Task(options, False, "{folder}/data", "{folder}/out", {{}}, None, 1)
+task = score.Task("{folder}/data", "{folder}/out", {{}}, None, options)
 peaks = []
 for unit in sorted(units.find("{folder}/data"), key=lambda unit: unit.size):
     score.score(task, unit)
@@ -122,6 +133,95 @@ def test_csv_columns_are_a_vector_and_only_chosen_columns_are_copied(doubling):
     ]
 
 
+def test_a_row_of_csv_that_cannot_be_read_has_an_error_in_its_place(doubling):
+    lines = [
+        "id,a,b,c",
+        "0,1,2,3",
+        "1,1,x,3",
+        "2,1,2",
+        "3,1,,3",
+        "4,1,2,3,4",
+        '"5\n", 1.5 ,2,3',
+        *["6,1,2,3"] * 200_000,
+    ]
+    (doubling / "data" / "rows.csv").write_text("\n".join([*lines, "7,a,b,c", "8,1"]))
+    score(doubling, "data", "--columns", "x=a,b,c")
+    rows = output(doubling)
+    assert rows[0] == {"id": "0", "y": [2, 4, 6], "error": None} and rows[5]["y"] == [3, 4, 6]
+    assert {row["error"] for row in rows[6:-2]} == {None} and len(rows) == 200_008
+    assert [row["error"] for row in (*rows[1:5], *rows[-2:])] == [
+        "INVALID_INPUT: the column 'b' has no number: 'x'",
+        "INVALID_INPUT: the row has 3 fields, and the header 4: 2,1,2",
+        "INVALID_INPUT: an input of this row is null",
+        "INVALID_INPUT: the row has 5 fields, and the header 4: 4,1,2,3,4",
+        "INVALID_INPUT: the column 'a' has no number: 'a'",
+        "INVALID_INPUT: the row has 2 fields, and the header 4: 8,1",
+    ]
+
+
+def test_a_line_that_is_no_json_or_of_another_type_has_an_error_in_its_place(doubling):
+    lines = [json.dumps({"id": row, "x": [row, 0.5, 0]}) for row in range(1000)]
+    lines[0], lines[7], lines[999] = "{", '{"id": 7, "x": "cat"}', '{"id": "end", "x": [1, 2, 3]'
+    (doubling / "data" / "rows.jsonl").write_text("\n".join(lines))
+    score(doubling, "data")
+    rows = output(doubling)
+    assert [row["id"] for row in rows] == [None, *range(1, 999), None]
+    errors = {number: row["error"] for number, row in enumerate(rows) if row["error"]}
+    assert [*errors] == [0, 7, 999]
+    assert errors[7] == "INVALID_INPUT: the column 'x' has no number: 'cat'"
+    assert errors[0] == "INVALID_INPUT: JSON parse error: Missing a name for object member.: {"
+
+
+@pytest.mark.parametrize(("name", "text"), [("rows.csv", ""), ("rows.csv", "x\n"), ("rows.jsonl", "\n")])
+def test_a_file_without_rows_has_an_output_without_rows(doubling, name, text):
+    (doubling / "data" / name).write_text(text)
+    score(doubling, "data")
+    assert pq.read_table(doubling / "out" / f"{name}.parquet").num_rows == 0
+
+
+def test_two_commands_do_not_write_to_one_folder(doubling):
+    pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
+    with Output(str(doubling / "out")).held():
+        done = run("cluster-serving-cli", *SCORE, "data", cwd=doubling, environment=os.environ)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert (
+        f"error: process {os.getpid()} on {socket.gethostname()} scores into {doubling / 'out'} at the moment"
+        in done.stderr
+    )
+    score(doubling, "data")
+
+
+def test_a_file_system_of_fsspec_is_read_and_written_by_one_at_a_time(doubling, monkeypatch):
+    monkeypatch.setattr(lease, "RENEWED_S", 0.01)
+    monkeypatch.setattr(lease, "GONE_AFTER_S", 1.0)
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/data/part/a.jsonl", b'{"x": [1, 2, 3]}\n{"x": [1]}\n')
+    options = JobOptions("score", ModelOptions(str(doubling / "model")), RedisOptions("redis://unused")).to_json()
+    task = Task("memory://data/*/*.jsonl", "memory://out", {}, None, options)
+    (unit,) = find(task.input)
+    taken = pytest.raises(ServingError, match=f"process {os.getpid()} on .* scores into /out")
+    with Output(task.output).held(), taken, Output(task.output).held():
+        pass
+    # As a process that was killed leaves it.
+    memory.pipe("/out/_score.lock", b"process 1 on gone\n7")
+    with Output(task.output).held():
+        assert score_unit(task, unit) == (2, 1)
+    assert memory.find("/out") == ["/out/part/a.jsonl.parquet"]
+    with memory.open("/out/part/a.jsonl.parquet") as file:
+        assert pq.read_table(file)["y"].to_pylist() == [[2, 4, 6], None]
+
+
+def test_the_secret_of_an_encrypted_model_is_that_of_the_configuration(doubling):
+    for file in (doubling / "model").iterdir():
+        file.write_bytes(encrypt(file.read_bytes(), "secret", "salt"))
+    pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
+    (doubling / "config.yaml").write_text("modelPath: model\nmodelEncrypted: true\n")
+    environment = os.environ | {"CLUSTER_SERVING_MODEL_SECRET": "secret:salt"}
+    done = run("cluster-serving-cli", *SCORE, "data", cwd=doubling, environment=environment)
+    assert done.returncode == 0, done.stderr
+    assert [row["y"] for row in output(doubling)] == [[2, 4, 6]]
+
+
 def test_lines_of_json_are_read_to_the_last_one(doubling):
     lines = [json.dumps({"x": [row, 0.5, 0], "note": "n" * 3000}) for row in range(3000)]
     (doubling / "data" / "rows.jsonl").write_text("\n".join(lines))
@@ -158,9 +258,11 @@ def test_another_model_does_not_mix_its_answers_with_those_of_the_first(doubling
     [
         (("nothing/*.csv",), "error: nothing/*.csv has no file to score; files of these types are read: .parquet, "),
         (("data", "--columns", "x"), "--columns x: expected INPUT=COLUMN"),
+        (("model/*.csv", "--output", "model"), "error: all files of model/*.csv are in the folder of the output"),
     ],
 )
 def test_what_is_wrong_is_one_line(doubling, arguments, message):
+    (doubling / "model" / "a.csv").touch()
     done = run("cluster-serving-cli", *SCORE, *arguments, cwd=doubling, environment=os.environ)
     assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
 

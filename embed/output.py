@@ -1,0 +1,124 @@
+"""Folder with the answers of a batch scoring: a file for each unit, which is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from itertools import chain
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import FileSelector, FileType
+
+from cluster_serving.embed import lease
+from cluster_serving.embed.tables import ERROR
+from cluster_serving.embed.units import Unit, find, opened
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+
+FAILURES = (ServingError, OSError, pa.ArrowException)
+"""Errors of one unit."""
+
+Outcomes = Iterator[tuple[Unit, tuple[int, int] | Exception]]
+"""Units that have ended, each with its numbers of rows and of errors, or why it has failed."""
+
+_CLAIM = "_score.json"
+_ASIDE = ".part"
+
+
+class Output:
+    """A folder, which is made if it is not there.
+
+    Args:
+        address: Path or address.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._system, self.folder = opened(address)
+        self._system.create_dir(self.folder)
+
+    def held(self) -> AbstractContextManager[None]:
+        """Keep other programs from writing here; raise `ServingError` if one does."""
+        return lease.held(self._system, self.folder)
+
+    def claim(self, identity: str) -> None:
+        """Write down what the answers are of; raise `ServingError` if the folder has those of something else."""
+        path = posixpath.join(self.folder, _CLAIM)
+        if not self._system.get_file_info(path).is_file:
+            with self._system.open_output_stream(path) as file:
+                file.write(identity.encode())
+            return
+        with self._system.open_input_stream(path) as file:
+            if file.read() != identity.encode():
+                raise ServingError(
+                    f"{self._address} has the output of another input, model or configuration; choose another folder, "
+                    "or remove it"
+                )
+
+    def units(self, pattern: str) -> list[Unit]:
+        """Return the units of an input, of which this folder may be a part; raise `InvalidInput` if it has them all."""
+        found = [unit for unit in find(pattern) if not unit.files[0].startswith(f"{self.folder}/")]
+        if not found:
+            raise InvalidInput(f"all files of {pattern} are in the folder of the output; choose another --output")
+        return found
+
+    def left(self, units: Sequence[Unit]) -> list[Unit]:
+        """Return the units that are not scored."""
+        there = set(self._files())
+        return [unit for unit in units if self._path(unit) not in there]
+
+    def tidy(self) -> None:
+        """Remove what programs have left that were killed."""
+        for path in self._files():
+            if posixpath.basename(path).startswith(".") and path.endswith(_ASIDE):
+                self._system.delete_file(path)
+
+    def _files(self) -> list[str]:
+        found = self._system.get_file_info(FileSelector(self.folder, recursive=True))
+        return [file.path for file in found if file.type == FileType.File]
+
+    def write(self, unit: Unit, tables: Iterator[pa.Table]) -> tuple[int, int]:
+        """Write the answers of a unit; return its rows, and those with an error.
+
+        All tables get the columns of the first that has more than errors. A column that one lacks is null there.
+        """
+        path, aside = self._path(unit), self._hidden(unit, f".{uuid4().hex}{_ASIDE}")
+        self._system.create_dir(posixpath.dirname(path))
+        rows = wrong = 0
+        first = _first(tables) or [pa.table({ERROR: pa.array([], pa.string())})]
+        with self._system.open_output_stream(aside) as file, pq.ParquetWriter(file, first[-1].schema) as writer:
+            for table in chain(first, tables):
+                writer.write_table(_conformed(table, writer.schema))
+                rows, wrong = rows + len(table), wrong + len(table) - table[ERROR].null_count
+        self._system.move(aside, path)
+        return rows, wrong
+
+    def _path(self, unit: Unit) -> str:
+        return posixpath.join(self.folder, unit.name)
+
+    def _hidden(self, unit: Unit, end: str) -> str:
+        folder, name = posixpath.split(self._path(unit))
+        return posixpath.join(folder, f".{name}{end}")
+
+
+def _first(tables: Iterator[pa.Table]) -> list[pa.Table]:
+    """Take tables up to the first that has more than errors."""
+    taken = []
+    for table in tables:
+        taken.append(table)
+        if table.column_names != [ERROR]:
+            break
+    return taken
+
+
+def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    names = set(table.column_names)
+    if new := names - set(schema.names):
+        raise InvalidInput(f"the first rows have no column {min(new)!r}; --keep says which columns are copied")
+    columns = [
+        table[field.name].cast(field.type) if field.name in names else pa.nulls(len(table), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)

@@ -1,0 +1,56 @@
+"""What is to be scored, and how."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cluster_serving.embed.predictor import Predictor
+from cluster_serving.embed.settings import Settings
+from cluster_serving.embed.tables import Model
+from cluster_serving.embed.units import absolute
+from cluster_serving.job.options import JobOptions
+from cluster_serving.protocol.json_record import JsonRecord
+
+
+@dataclass(frozen=True)
+class Task(JsonRecord):
+    """What is to be scored, and how.
+
+    Attributes:
+        input: File, folder or pattern.
+        output: Folder for the answers.
+        inputs: Columns of each input, as for `predict_table`; empty for those of the same names.
+        keep: Columns of the input that are written, too; None for all but those of the inputs.
+        options: `JobOptions` as JSON.
+        sized: True if the configuration has `maxBatchSize`.
+        processes: Number of processes, each with a copy of the model.
+        secret: Secret and salt of an encrypted model.
+    """
+
+    input: str
+    output: str
+    inputs: Mapping[str, Sequence[str]]
+    keep: Sequence[str] | None
+    options: str = ""
+    sized: bool = False
+    processes: int = 1
+    secret: Sequence[str] = ("", "")
+
+    @property
+    def identity(self) -> str:
+        """Digest of what the answers depend on; the options may hold keys."""
+        settings = self._settings
+        model = replace(settings.model, thread_per_model=1)
+        parts = (model, settings.image, settings.post_processing, settings.batch.input_already_batched)
+        return hashlib.sha256(repr((*parts, absolute(self.input), self.inputs, self.keep)).encode()).hexdigest()
+
+    def model(self) -> Model:
+        """Return what computes."""
+        return Predictor.with_settings(self._settings)
+
+    @property
+    def _settings(self) -> Settings:
+        secret, salt = self.secret
+        return replace(Settings.of_job(JobOptions.from_json(self.options), self.sized), secret=(secret, salt))
