@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cluster_serving.embed.answers import score
+from cluster_serving.embed.lane import Unanswered
 from cluster_serving.embed.output import FAILURES, Outcomes, Output
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import Unit
@@ -33,7 +35,7 @@ def main() -> None:
         output = Output(task.output)
         with output.held():
             sys.exit(_run(task, output))
-    except FAILURES as error:
+    except (*FAILURES, Unanswered) as error:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
         sys.exit(
@@ -50,7 +52,7 @@ def _run(task: Task, output: Output) -> int:
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=sum(unit.size for unit in left), rate="")
-        for unit, outcome in _in_processes(task, left):
+        for unit, outcome in (_through_job if task.job else _in_processes)(task, left):
             if isinstance(outcome, Exception):
                 failed += 1
                 console.print(f"error: {unit.files[0]}: {outcome}", markup=False, soft_wrap=True)
@@ -75,6 +77,11 @@ def _in_processes(task: Task, units: Sequence[Unit]) -> Outcomes:
         running = {pool.submit(score, task, unit): unit for unit in units}
         for done in as_completed(running):
             yield running[done], _outcome(done.result)
+
+
+def _through_job(task: Task, units: Sequence[Unit]) -> Outcomes:
+    for unit in units:
+        yield unit, _outcome(partial(score, task, unit))
 
 
 def _outcome(result: Callable[[], tuple[int, int]]) -> tuple[int, int] | Exception:

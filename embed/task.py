@@ -27,6 +27,9 @@ class Task(JsonRecord):
         sized: True if the configuration has `maxBatchSize`.
         processes: Number of processes, each with a copy of the model.
         secret: Secret and salt of an encrypted model.
+        job: `jobName` of the job that computes; empty for processes of this program. The options are empty then.
+        redis: Redis of the job.
+        share: As for `embed.lane.Lane`.
     """
 
     input: str
@@ -37,17 +40,26 @@ class Task(JsonRecord):
     sized: bool = False
     processes: int = 1
     secret: Sequence[str] = ("", "")
+    job: str = ""
+    redis: str = ""
+    share: float = 1.0
 
     @property
     def identity(self) -> str:
         """Digest of what the answers depend on; the options may hold keys."""
-        settings = self._settings
-        model = replace(settings.model, thread_per_model=1)
-        parts = (model, settings.image, settings.post_processing, settings.batch.input_already_batched)
+        parts: tuple[object, ...] = (self.job,)
+        if not self.job:
+            settings = self._settings
+            model = replace(settings.model, thread_per_model=1)
+            parts = (model, settings.image, settings.post_processing, settings.batch.input_already_batched)
         return hashlib.sha256(repr((*parts, absolute(self.input), self.inputs, self.keep)).encode()).hexdigest()
 
     def model(self) -> Model:
         """Return what computes."""
+        if self.job:
+            from cluster_serving.embed.lane import Lane
+
+            return Lane(self.redis, self.job, self.share)
         return Predictor.with_settings(self._settings)
 
     @property

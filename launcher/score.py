@@ -41,6 +41,13 @@ def score(
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="Default: as measured for the service, on all cores.")
     ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", help="Compute through this job, while it has no other requests.")
+    ] = None,
+    share: Annotated[
+        float,
+        typer.Option("--share", min=0.0001, max=1, help="With --job: part of the time, while others use the job."),
+    ] = 0.01,
     config_path: ConfigPath = CONFIG_PATH,
 ) -> None:
     """Compute a model over files: a row of output for each row of input. Neither Flink nor Redis are needed.
@@ -49,6 +56,8 @@ def score(
     The keys of config.yaml for model, images and filters apply. The exit code is 1 if a file could not be scored.
     """
     config = config_file.read(config_path, missing_ok=config_path == CONFIG_PATH)
+    if job and model:
+        raise SettingsError("--job has a model already; leave out --model")
     if model is not None:
         config = config.model_copy(update={"model_path": str(model.absolute())})
     task: dict[str, Any] = {
@@ -57,6 +66,8 @@ def score(
         "inputs": dict(map(_columns, columns or [])),
         "keep": None if keep is None else [name for name in keep.split(",") if name],
     }
+    if job:
+        own_module.run(_PROGRAM, task | {"job": job, "redis": config.redis_url, "share": share})
     with Progress():
         task |= _model_of(config, processes)
     own_module.run(_PROGRAM, task)
