@@ -24,7 +24,7 @@ Outcomes = Iterator[tuple[Unit, tuple[int, int] | Exception]]
 """Units that have ended, each with its numbers of rows and of errors, or why it has failed."""
 
 _CLAIM = "_score.json"
-_ASIDE = ".part"
+_ASIDE, _FAILURE = ".part", ".failed"
 
 
 class Output:
@@ -72,8 +72,33 @@ class Output:
     def tidy(self) -> None:
         """Remove what programs have left that were killed."""
         for path in self._files():
-            if posixpath.basename(path).startswith(".") and path.endswith(_ASIDE):
+            if posixpath.basename(path).startswith(".") and path.endswith((_ASIDE, _FAILURE)):
                 self._system.delete_file(path)
+
+    def fail(self, unit: Unit, error: Exception) -> None:
+        """Note why a unit cannot be scored, for the program that waits for it."""
+        self._system.create_dir(posixpath.dirname(self._path(unit)))
+        with self._system.open_output_stream(self._hidden(unit, _FAILURE)) as file:
+            file.write(str(error).encode())
+
+    def outcomes(self, units: Sequence[Unit]) -> Outcomes:
+        """Yield the units that others have scored, or noted as failed."""
+        there = set(self._files())
+        for unit in units:
+            if (path := self._path(unit)) in there:
+                yield unit, self._counted(path)
+            elif (path := self._hidden(unit, _FAILURE)) in there:
+                with self._system.open_input_stream(path) as file:
+                    yield unit, ServingError(str(file.read(), "utf8"))
+
+    def _counted(self, path: str) -> tuple[int, int]:
+        """Return the rows of a file, and those with an error, from what its end tells."""
+        with self._system.open_input_file(path) as file:
+            metadata = pq.read_metadata(file)
+        at = metadata.schema.names.index(ERROR)
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        fine = sum(group.column(at).statistics.null_count for group in groups)
+        return metadata.num_rows, metadata.num_rows - fine
 
     def _files(self) -> list[str]:
         found = self._system.get_file_info(FileSelector(self.folder, recursive=True))

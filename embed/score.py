@@ -52,7 +52,7 @@ def _run(task: Task, output: Output) -> int:
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("", total=sum(unit.size for unit in left), rate="")
-        for unit, outcome in (_through_job if task.job else _in_processes)(task, left):
+        for unit, outcome in _outcomes(task, output, left):
             if isinstance(outcome, Exception):
                 failed += 1
                 console.print(f"error: {unit.files[0]}: {outcome}", markup=False, soft_wrap=True)
@@ -69,6 +69,14 @@ def _run(task: Task, output: Output) -> int:
         soft_wrap=True,
     )
     return int(failed > 0)
+
+
+def _outcomes(task: Task, output: Output, units: Sequence[Unit]) -> Outcomes:
+    if task.flink:
+        from cluster_serving.embed.flink_score import watch
+
+        return watch(task.flink, output, units)
+    return _through_job(task, units) if task.job else _in_processes(task, units)
 
 
 def _in_processes(task: Task, units: Sequence[Unit]) -> Outcomes:

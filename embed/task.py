@@ -30,6 +30,7 @@ class Task(JsonRecord):
         job: `jobName` of the job that computes; empty for processes of this program. The options are empty then.
         redis: Redis of the job.
         share: As for `embed.lane.Lane`.
+        flink: Address of the job of Flink that computes; empty if none does.
     """
 
     input: str
@@ -43,6 +44,7 @@ class Task(JsonRecord):
     job: str = ""
     redis: str = ""
     share: float = 1.0
+    flink: str = ""
 
     @property
     def identity(self) -> str:
@@ -53,6 +55,11 @@ class Task(JsonRecord):
             model = replace(settings.model, thread_per_model=1)
             parts = (model, settings.image, settings.post_processing, settings.batch.input_already_batched)
         return hashlib.sha256(repr((*parts, absolute(self.input), self.inputs, self.keep)).encode()).hexdigest()
+
+    @property
+    def flink_name(self) -> str:
+        """Name of the job in Flink."""
+        return f"score {self.output}"
 
     def model(self) -> Model:
         """Return what computes."""

@@ -1,5 +1,6 @@
 """The command `cluster-serving-cli score`: a model over files, in processes of its own."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,8 +16,9 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.versions import resolved
-from cluster_serving.launcher.jobs import lifecycle
+from cluster_serving.launcher.jobs import lifecycle, scoring_job
 from cluster_serving.launcher.jobs.layout.decision import Decider
+from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress
 from cluster_serving.protocol import cgroup
 from cluster_serving.settings.model import SettingsError
@@ -44,6 +46,10 @@ def score(
     job: Annotated[
         str | None, typer.Option("--job", help="Compute through this job, while it has no other requests.")
     ] = None,
+    flink: Annotated[
+        bool,
+        typer.Option("--flink", help="Compute in a batch job of Flink (flinkRestUrl), which is started if needed."),
+    ] = False,
     share: Annotated[
         float,
         typer.Option("--share", min=0.0001, max=1, help="With --job: part of the time, while others use the job."),
@@ -56,8 +62,8 @@ def score(
     The keys of config.yaml for model, images and filters apply. The exit code is 1 if a file could not be scored.
     """
     config = config_file.read(config_path, missing_ok=config_path == CONFIG_PATH)
-    if job and model:
-        raise SettingsError("--job has a model already; leave out --model")
+    if job and (model or flink):
+        raise SettingsError("--job has a model and a Flink already; leave out --model and --flink")
     if model is not None:
         config = config.model_copy(update={"model_path": str(model.absolute())})
     task: dict[str, Any] = {
@@ -69,29 +75,42 @@ def score(
     if job:
         own_module.run(_PROGRAM, task | {"job": job, "redis": config.redis_url, "share": share})
     with Progress():
-        task |= _model_of(config, processes)
-    own_module.run(_PROGRAM, task)
+        task |= _model_of(config, processes, here=not flink or target_of(config).is_here)
+        if flink:
+            task |= {"input": _absolute(source), "output": _absolute(output)}
+            task |= {"flink": scoring_job.submitted(config, task)}
+    try:
+        own_module.run(_PROGRAM, task)
+    finally:
+        if flink:
+            target_of(config).reclaim()
 
 
-def _model_of(config: Config, processes: int | None) -> dict[str, object]:
+def _absolute(address: str) -> str:
+    return address if "://" in address else os.path.abspath(address)
+
+
+def _model_of(config: Config, processes: int | None, here: bool) -> dict[str, object]:
     """Return the fields of a task for a model that its own processes compute."""
     config = resolved(config)
-    if not is_url(config.model_path):
+    if here and not is_url(config.model_path):
         check_model(model_options(config))
     secret = lifecycle.secret_of(config)
-    options, copies = _laid_out(config, secret, processes)
+    options, copies = _laid_out(config, secret, processes, here)
     sized = config.max_batch_size is not None
     return {"options": options.to_json(), "sized": sized, "processes": copies, "secret": secret}
 
 
-def _laid_out(config: Config, secret: tuple[str, str], processes: int | None) -> tuple[JobOptions, int]:
+def _laid_out(config: Config, secret: tuple[str, str], processes: int | None, here: bool) -> tuple[JobOptions, int]:
     """Return the options with the threads of a copy, and the number of copies, by the measurement of the service.
 
-    On the CPUs of this machine, copies are added until all cores have a thread: each also reads and writes.
+    On the CPUs of this machine, copies are added until all cores have a thread: each also reads and writes. What
+    computes elsewhere is not measured.
     """
     options, cores = replace(job_options(config, "score"), execution_mode="process"), cgroup.cores()
-    if processes:
-        threads, copies = config.thread_per_model or max(1, cores // processes), processes
+    if processes or not here:
+        copies = processes or config.model_parallelism or 1
+        threads = config.thread_per_model or (max(1, cores // copies) if here else 1)
     else:
         layout = Decider(config.model_copy(update={"prefer": "throughput"}), options, secret).decide()
         threads = layout.threads

@@ -180,6 +180,10 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
                     jobs.append(Job(job["jid"], given[NAME], job["state"], seconds, given[MARK]))
         return jobs
 
+    def named(self, name: str) -> str | None:
+        """Return the id of a job of any kind that has not ended, by its name in Flink; None if there is none."""
+        return next((job["jid"] for job in self._listed() if job["name"] == name and job["state"] not in ENDED), None)
+
     def has_new(self, name: str) -> bool:
         """Return True if a job of that name is so new that `jobs` may leave it out although it is ours."""
         listed = (job for job in self._listed() if job["name"].startswith(f"{name} (generation "))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import is_listening
+from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.base import Target
 
@@ -27,7 +30,14 @@ class Local(FlinkCluster, Target):
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""
         say(f"Submitting job {options.redis.job}")
+        return self.run(submission.MAIN, options, self.brought(options), options.redis.job)
+
+    def brought(self, options: JobOptions) -> Bundle:
+        """Return that a job brings nothing along."""
+        return Bundle(options)
+
+    def run(self, main: Sequence[str], options: submission.Submitted, loaded: Bundle, name: str) -> str:
+        """Submit a main program with its options, and return the id of its job; `name` is that of the log."""
         arguments = submission.on_this_machine(self.home, self.address)
-        return submission.submit(
-            self.home, arguments, options, self.home.log_of(options.redis.job), self.config.start_timeout
-        )
+        log = self.home.log_of(name)
+        return submission.submit(self.home, arguments, options, log, self.config.start_timeout, main=main)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
@@ -43,17 +45,27 @@ class Session(FlinkCluster, Target):
 
     def submit(self, options: JobOptions) -> str:
         """Ship what the job needs, and submit the job."""
-        loaded = bundle.load(self.config.ships, options)
-        _check_sizes(loaded)
+        loaded = self.brought(options)
         size = f", with {loaded.size / 1e6:.0f} MB" if loaded.archives else ""
         say(f"Submitting job {options.redis.job}{size}")
+        return self.run(submission.MAIN, loaded.options, loaded, options.redis.job)
+
+    def brought(self, options: JobOptions) -> Bundle:
+        """Return what a job brings along."""
+        loaded = bundle.load(self.config.ships, options)
+        _check_sizes(loaded)
+        return loaded
+
+    def run(self, main: Sequence[str], options: submission.Submitted, loaded: Bundle, name: str) -> str:
+        """Submit a main program with its options, and return the id of its job; `name` is that of the log."""
         return submission.submit(
             self.home,
             submission.to_cluster(self.home, self.address) + loaded.arguments(),
-            loaded.options,
-            self.home.log_of(options.redis.job),
+            options,
+            self.home.log_of(name),
             self.config.start_timeout,
             with_jar=not self._has_jar(),
+            main=main,
         )
 
     def _has_jar(self) -> bool:

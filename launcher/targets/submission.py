@@ -11,9 +11,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from cluster_serving.job.main import SUBMITTED
-from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_jvm
 from cluster_serving.launcher.services.flink_home import FlinkHome
@@ -37,8 +37,25 @@ def on_this_machine(home: FlinkHome, address: Address) -> list[str]:
     return [*to_cluster(home, address), *(["-pyexec", home.python] if address.is_local else [])]
 
 
+class Submitted(Protocol):
+    """Options of a main program, which prints `submission` with the id that Flink gives the job."""
+
+    @property
+    def submission(self) -> str:
+        """Identifier of the submission."""
+
+    def to_json(self) -> str:
+        """Return the options as the program reads them."""
+
+
 def submit(
-    home: FlinkHome, arguments: Sequence[str], options: JobOptions, log: Path, timeout: float, with_jar: bool = False
+    home: FlinkHome,
+    arguments: Sequence[str],
+    options: Submitted,
+    log: Path,
+    timeout: float,
+    with_jar: bool = False,
+    main: Sequence[str] = MAIN,
 ) -> str:
     """Submit a job to the cluster that the arguments name. Return Flink's id of the job.
 
@@ -48,7 +65,7 @@ def submit(
         LaunchError: If Flink does not accept the job within `timeout` seconds; the message has the cause and the file
             with the whole output.
     """
-    ids, output = submit_all(home, arguments, [options], log, timeout, with_jar, background=True)
+    ids, output = submit_all(home, arguments, [options], log, timeout, with_jar, background=True, main=main)
     if not ids:
         raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
     return ids[options.submission]
@@ -57,11 +74,12 @@ def submit(
 def submit_all(
     home: FlinkHome,
     arguments: Sequence[str],
-    jobs: Sequence[JobOptions],
+    jobs: Sequence[Submitted],
     log: Path,
     timeout: float,
     with_jar: bool = False,
     background: bool = False,
+    main: Sequence[str] = MAIN,
 ) -> tuple[dict[str, str], str]:
     """Submit jobs in one run of `flink run`, which starts a JVM and a Python, and write its output to the file `log`.
 
@@ -74,7 +92,7 @@ def submit_all(
     """
     home.logs.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as files:
-        command = [*arguments, *MAIN, *(["--with-jar"] if with_jar else [])]
+        command = [*arguments, *main, *(["--with-jar"] if with_jar else [])]
         for options in jobs:
             # The options may hold a password, and all users can see a command line.
             file = files.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work))

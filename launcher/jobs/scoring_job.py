@@ -1,0 +1,62 @@
+"""The batch job of Flink that scores files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import say
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.targets import target_of
+from cluster_serving.launcher.targets.local import Local
+from cluster_serving.launcher.targets.session import Session
+
+_PROGRAM = ("-pym", "cluster_serving.embed.flink_score")
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Options of the program that submits the job."""
+
+    submission: str
+    task: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        """Return the task as JSON."""
+        return json.dumps(self.task)
+
+
+def submitted(config: Config, task: Mapping[str, Any]) -> str:
+    """Return the address of the job that scores into the output of a task, which is submitted if it does not run.
+
+    Raises:
+        LaunchError: If the target is no Flink cluster, or Flink does not take the job.
+    """
+    target = target_of(config)
+    if not isinstance(target, Local | Session):
+        raise LaunchError(f"score --flink needs a Flink cluster: flink.target is {config.target}; leave out --flink")
+    if config.model_encrypted:
+        raise LaunchError("score --flink does not take an encrypted model; leave out --flink")
+    with target.submitting():
+        # Redis, which the targets check, is not needed.
+        target.ensure()
+        with target.flink() as flink:
+            job = flink.named(f"score {task['output']}")
+        if job:
+            say(f"Waiting for job {job} of Flink, which an earlier command has submitted")
+        else:
+            with target.slots(task["processes"]):
+                job = _submit(target, task)
+    return f"{config.flink_rest_url}/jobs/{job}"
+
+
+def _submit(target: Local | Session, task: Mapping[str, Any]) -> str:
+    loaded = target.brought(JobOptions.from_json(task["options"]))
+    options = _Options(f"score {task['output']}", {**task, "options": loaded.options.to_json()})
+    say(f"Submitting a batch job with {task['processes']} slots")
+    return target.run(_PROGRAM, options, loaded, f"score-{hashlib.sha256(task['output'].encode()).hexdigest()[:8]}")
