@@ -19,7 +19,7 @@ COPY pyproject.toml README.md LICENSE ./
 
 # The dependencies come before the packages: a changed line of ours does not install them again.
 FROM source AS client-build
-RUN /opt/venv/bin/pip install --quiet ".[http]"
+RUN /opt/venv/bin/pip install --quiet ".[http,traces]"
 COPY . .
 RUN sh image/finish.sh
 

@@ -20,12 +20,14 @@ from typing import Any
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from cluster_serving.client import trace
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.connection import DedicatedAsyncConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.positions import Position
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol import payload_files
+from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import (
     RetryBudget,
@@ -64,6 +66,7 @@ class Pending:
         waiters: Number of coroutines that wait for a kept result.
         expired: True if the result was cancelled because it did not come in time.
         closed: True if it failed because the dispatcher was closed.
+        span: Span of sending the request, if its trace is sampled.
     """
 
     job: str
@@ -79,6 +82,7 @@ class Pending:
     waiters: int = 0
     expired: bool = False
     closed: bool = False
+    span: trace.Sending | None = None
 
     def __post_init__(self) -> None:
         self.key = JobKeys(self.job).native_result(self.uri)
@@ -86,7 +90,15 @@ class Pending:
     def compose(self, inputs: Inputs, reply_to: str, **options: Any) -> None:
         """Set the fields; `options` are further arguments of `protocol.entry.request_fields`."""
         store = self.folder.write if self.folder else None
+        if (span := trace.begin(self.job)) is not None:
+            self.span, options["traceparent"] = span, span.traceparent
         self.fields = request_fields(self.uri, inputs, reply_to, store=store, **options)
+
+    def end_span(self, error: str = "") -> None:
+        """End the span of sending the request, which may be sent again."""
+        if self.span is not None:
+            self.span.end(error)
+            self.span = None
 
     def expire(self) -> None:
         """Cancel the result, unless it is there."""
@@ -161,18 +173,21 @@ class Dispatcher:
         version: str | int | None = None,
         origin: str = "",
         records: int = 0,
+        request_id: str = "",
     ) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
-        seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin` and `records`.
+        seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin` and `records`. The uri ends
+        with the `request_id`, which logs then have.
         `client.convert.to_inputs` makes the inputs, and `client.result.read_result` reads the result. The errors are
         those of `client.queues.InputQueue.predict`.
         """
         options = _waiting(timeout, priority, version)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
-        pending = Pending(job, f"{self._prefix}{next(self._numbers):x}", loop.create_future(), priority)
+        uri = f"{self._prefix}{next(self._numbers):x}"
+        pending = Pending(job, f"{uri}/{request_id}" if request_id else uri, loop.create_future(), priority)
         name = pending.uri.encode()
         timer: asyncio.TimerHandle | None = None
         try:
@@ -198,7 +213,7 @@ class Dispatcher:
                 if self._watcher is None or self._watcher.done():
                     self._watcher = asyncio.create_task(self._watch())
                 try:
-                    return await pending.result
+                    return named(await pending.result, pending.uri)
                 except RequestLost:
                     if not self._retry_left:
                         raise
@@ -210,7 +225,12 @@ class Dispatcher:
         except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
             if isinstance(ended, asyncio.CancelledError) and not pending.expired:
                 raise
-            raise await result_timeout_async(self.db, job, timeout) from None
+            late = await result_timeout_async(self.db, job, timeout)
+            late.uri = pending.uri
+            raise late from None
+        except ServingError as error:
+            error.uri = pending.uri
+            raise
         finally:
             if timer is not None:
                 timer.cancel()
@@ -300,12 +320,14 @@ class Dispatcher:
             for pending, reply in replies:
                 if isinstance(reply, bytes):
                     pending.entry_id = reply
+                    pending.end_span()
                     if pending.result.cancelled() or pending.closed:
                         self._withdraw(pending)
                     elif pending.kept:
                         pending.result.set_result({})
                 else:
                     error = refusal(self.db, pending.job, reply)
+                    pending.end_span(error.code)
                     self._folders.clean_up(pending.job, pending.folder, pending.fields, error)
                     if not pending.result.done():
                         pending.result.set_exception(error)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
+from cluster_serving.client import trace
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.positions import Position
 from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
@@ -212,8 +213,16 @@ def enqueue(
     """
     folder = yield from folders.find(job, inputs)
     store = folder.write if folder else None
+    span = trace.begin(job)
     fields = request_fields(
-        uri, inputs, reply_to, options.deadline_ms, reply_with=reply_with, store=store, version=options.version_text
+        uri,
+        inputs,
+        reply_to,
+        options.deadline_ms,
+        reply_with=reply_with,
+        store=store,
+        version=options.version_text,
+        traceparent=span.traceparent if span else "",
     )
     priority = options.priority or NORMAL
     keys = JobKeys(job)
@@ -224,7 +233,11 @@ def enqueue(
         entry_id = yield from _add_in_time(job, call, options.retry_budget)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         folders.clean_up(job, folder, fields, error)
+        if span:
+            span.end(getattr(error, "code", type(error).__name__))
         raise
+    if span:
+        span.end()
     return Position(keys.stream(priority), entry_id)
 
 

@@ -31,6 +31,7 @@ from cluster_serving.client.positions import Position, RecentEntries, recent_ent
 from cluster_serving.client.result import Result, read_outcome, read_result
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.client.texts import TextInputs, converted
+from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.connection import Client, connect, connect_async, persistent, result_timeout, translated
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import PIECES, RESULT
@@ -384,8 +385,10 @@ class InputQueue(_Queue):
                         raise
             options = RequestOptions.waiting(left, priority, version)
         if fields is None:
-            raise result_timeout(self.db, self.name, timeout)
-        return read_result(fields)
+            late = result_timeout(self.db, self.name, timeout)
+            late.uri = uri
+            raise late
+        return read_result(named(fields, uri))
 
     def _exchange(
         self, uri: str, inputs: Mapping[str, Input], options: RequestOptions, deadline: float

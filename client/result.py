@@ -12,6 +12,7 @@ from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import (
+    URI,
     VERSION,
     Fields,
     RankedClasses,
@@ -149,7 +150,7 @@ def read_outcome(fields: Mapping[bytes, bytes]) -> Result:
 def read_outcomes(fields: Fields, count: int) -> list[Result]:
     """Read the result hash of a request of `count` records (`protocol.columns`): the result of each."""
     version = version_of(fields)
-    shared = {VERSION: fields[VERSION]} if VERSION in fields else {}
+    shared = {name: fields[name] for name in (VERSION, URI) if name in fields}
     try:
         return columns.split(
             fields,

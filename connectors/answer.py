@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from cluster_serving.protocol import columns
+from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
@@ -12,7 +14,7 @@ from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.pieces import END
-from cluster_serving.protocol.results import VERSION, encode_error, result_key_of
+from cluster_serving.protocol.results import VERSION, encode_error, result_key_of, to_fields
 from cluster_serving.protocol.scripts import ANSWER, HAS_ENTRY, Argument, Call, call, flat
 
 MAX_DEAD_LETTERS = 1000
@@ -42,6 +44,16 @@ class Answer(NamedTuple):
     part: int = -1
     outputs: tuple[Sequence[str], Sequence[Array]] | None = None
     rows: int = 0
+
+    @property
+    def codes(self) -> list[str]:
+        """Codes of the errors of all records that have failed."""
+        if "code" in self.fields:
+            return [str(self.fields["code"])] * self.entry.record_count
+        if EACH not in self.fields:
+            return []
+        outcomes = columns.outcomes(to_fields(self.fields), self.entry.record_count)
+        return [outcome.code for outcome in outcomes if isinstance(outcome, ServingError)]
 
 
 class AnsweredBatch(NamedTuple):

@@ -25,6 +25,7 @@ from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
+from cluster_serving.frontend.server import traces
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import acquire_for_worker, remote_acquire
 from cluster_serving.frontend.server.fast.direct import DirectRoutes
@@ -38,6 +39,7 @@ from cluster_serving.frontend.server.processes.hot_restart import HotRestart
 from cluster_serving.frontend.server.processes.worker import WorkerServer
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.tracing import tracer
 
 _OPEN_PATHS = ("/", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and health, as probes have no key."""
@@ -111,6 +113,8 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
         if grpc is not None:
             await grpc.stopped()
         await front.close()
+        if found := tracer(traces.SERVICE):
+            found.flush()
 
     known = apis(front, v2)
     app: ASGIApp = Starlette(

@@ -1,10 +1,16 @@
-"""The caller of the request that is being answered; the job batches callers apart whose requests make batches fail."""
+"""The request that is being answered: its id, its trace, and its caller; a job batches failing callers apart."""
 
 from contextvars import ContextVar
 from functools import lru_cache
 from hashlib import blake2b
 
 _caller: ContextVar[str] = ContextVar("caller", default="")
+
+request_id: ContextVar[str] = ContextVar("request id", default="")
+"""Id of the request that the current task answers, which its answer and the lines of logs have; empty for none."""
+
+trace_id: ContextVar[str] = ContextVar("trace id", default="")
+"""Id of its trace; empty for none, or if it is not sampled."""
 
 
 def set_caller(client: str, host: str) -> None:

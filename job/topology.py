@@ -9,7 +9,7 @@ from cluster_serving.connectors.entry_batch import slot_key
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.source import RedisStreamsSource, from_redis
-from cluster_serving.connectors.stages import shadow, tensorboard
+from cluster_serving.connectors.stages import shadow, tensorboard, traces
 from cluster_serving.connectors.stages.clients import Clients
 from cluster_serving.connectors.stages.expiry import Expiry
 from cluster_serving.connectors.stages.payload_log import stage as payload_log
@@ -25,7 +25,7 @@ from cluster_serving.job.window import BatchingWindow
 READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
 """Stages around the reads of a slot, in their order."""
 
-ANSWERING = (Stats, shadow.answers, payload_log.answers, tensorboard.answers)
+ANSWERING = (Stats, traces.answers, shadow.answers, payload_log.answers, tensorboard.answers)
 """Stages around the writes of its answers, in their order."""
 
 _MAX_PARALLELISM = 1 << 12

@@ -16,7 +16,8 @@ from cluster_serving.protocol import tensors
 from cluster_serving.protocol.entry import MOST_RECORDS, NATIVE
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Images
-from cluster_serving.protocol.results import Fields, Outputs, decode_arrays, decode_outputs, to_fields
+from cluster_serving.protocol.keys import to_bytes
+from cluster_serving.protocol.results import URI, Fields, Outputs, decode_arrays, decode_outputs, to_fields
 from cluster_serving.protocol.signature import Signature
 
 T = TypeVar("T")
@@ -202,6 +203,11 @@ def split(fields: Fields, count: int, read: Callable[[Fields], T], row: Callable
     if EACH.encode() in fields:
         return [read(each) for each in _each(fields)]
     return [*map(row, Columns(decode_arrays(fields)))]
+
+
+def named(fields: Fields, uri: str) -> Fields:
+    """Return the fields of a result; those of errors with the uri of the request, which a result hash does not have."""
+    return {**fields, URI: to_bytes(uri)} if b"code" in fields or EACH.encode() in fields else fields
 
 
 def outcomes(fields: Fields, count: int) -> Outcomes:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
-from cluster_serving.protocol import tensors
+from cluster_serving.protocol import tensors, trace
 from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
@@ -45,6 +46,8 @@ IMAGE = b"image"
 _MAX_DEADLINE_DIGITS = 15
 _MAX_ORIGIN_BYTES = 64
 _MAX_RECORDS_DIGITS = 8
+_MOST_SHOWN = 200
+_TRACEPARENT = trace.FIELD.encode()
 
 
 class Entry(NamedTuple):
@@ -67,6 +70,7 @@ class Entry(NamedTuple):
         origin: Short name of the front end's caller that has sent the request; empty for none.
         one_by_one: Not empty if the records are computed one by one, after a crash: JSON of index and message of those
             that are given up.
+        traceparent: Span that has sent the request (`protocol.trace`), if its trace is sampled; else empty.
     """
 
     id: bytes
@@ -84,6 +88,7 @@ class Entry(NamedTuple):
     origin: str = ""
     records: bytes = b""
     one_by_one: bytes = b""
+    traceparent: bytes = b""
 
     @property
     def size(self) -> int:
@@ -110,6 +115,11 @@ class Entry(NamedTuple):
     def client(self) -> str:
         """Name of the caller or process that has sent the request; original clients share the empty one."""
         return self.origin or self.reply_to.rpartition("|")[2].partition(".")[0]
+
+    @property
+    def shown_uri(self) -> str:
+        """The uri as logs and traces show it: cut, and escaped, since clients choose it."""
+        return quote(self.uri[:_MOST_SHOWN], "/:@+=,", errors="backslashreplace")
 
     @property
     def in_pieces(self) -> bool:
@@ -183,6 +193,7 @@ def request_fields(
     version: str = "",
     origin: str = "",
     records: int = 0,
+    traceparent: str = "",
 ) -> dict[str, str | bytes]:
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
@@ -219,6 +230,8 @@ def request_fields(
         fields["origin"] = origin
     if records:
         fields["records"] = str(records)
+    if traceparent:
+        fields[trace.FIELD] = traceparent
     return fields
 
 
@@ -247,4 +260,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         version=to_text(fields.get(b"version", b"")),
         origin=to_text(fields.get(b"origin", b"")[:_MAX_ORIGIN_BYTES]),
         records=fields.get(b"records", b"")[:_MAX_RECORDS_DIGITS],
+        traceparent=fields.get(_TRACEPARENT, b"")[: trace.LONGEST],
     )

@@ -23,12 +23,14 @@ class ServingError(Exception):
         http_status: Status that an HTTP front end answers with.
         grpc_status: Name of the gRPC status code that a gRPC front end answers with.
         version: Version of the model that answered with this error; None if it is unknown, or no model did.
+        uri: Name of the request, which the log of the job has; None if the request was not queued.
     """
 
     code: ClassVar[str] = "INTERNAL"
     http_status: ClassVar[int] = 500
     grpc_status: ClassVar[str] = "INTERNAL"
     version: str | None = None
+    uri: str | None = None
 
     @property
     def message(self) -> str:

@@ -20,6 +20,9 @@ from cluster_serving.protocol.original.floats import java_float
 VERSION = b"version"
 """Field of a result: version of the model that gave it."""
 
+URI = b"uri"
+"""Field that a client adds to an error: uri of the request."""
+
 Fields = dict[bytes, bytes]
 """Fields of a result hash, as Redis returns them."""
 
@@ -131,6 +134,7 @@ def decode_arrays(fields: Mapping[bytes, bytes]) -> dict[str, Array]:
     if b"code" in fields:
         error = from_wire(fields[b"code"].decode(), fields.get(b"error", b"").decode("utf8", "replace"))
         error.version = version_of(fields)
+        error.uri = to_text(fields[URI]) if URI in fields else None
         raise error
     value = fields.get(b"value", b"")
     if fields.get(b"serde") != NATIVE:

@@ -8,19 +8,17 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import AnswerStage, Stage
-from cluster_serving.protocol import columns, metrics
+from cluster_serving.protocol import metrics
 from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import JobKeys, as_text
 from cluster_serving.protocol.metrics import ALIVE, KEPT_S
-from cluster_serving.protocol.results import to_fields
 from cluster_serving.protocol.scripts import COUNT, Call, call, flat
 from cluster_serving.protocol.stats import LAST_ANSWER
 
@@ -147,7 +145,7 @@ class Stats(AnswerStage):
         compute_us, parts = batch.inference_us, batch.preprocess_us + batch.postprocess_us
         total_us = batch.wait_us + compute_us + write_us
         failing = [each for each in answers if "code" in each.fields or EACH in each.fields]
-        failures = _failures(failing)
+        failures = Counter(code for each in failing for code in each.codes)
         for code, count in failures.items():
             counts.add(metrics.FAILED, count, code)
         if given_up := sum([each.letter is not None for each in failing]):
@@ -169,15 +167,3 @@ class Stats(AnswerStage):
     def close(self) -> None:
         """Write the remaining counts."""
         self._writer.close()
-
-
-def _failures(answers: list[Answer]) -> Counter[str]:
-    """Return the number of failed records by code."""
-    codes: Counter[str] = Counter()
-    for answer in answers:
-        if "code" in answer.fields:
-            codes[str(answer.fields["code"])] += answer.entry.record_count
-            continue
-        outcomes = columns.outcomes(to_fields(answer.fields), answer.entry.record_count)
-        codes.update(outcome.code for outcome in outcomes if isinstance(outcome, ServingError))
-    return codes

@@ -16,7 +16,7 @@ from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.pieces import PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.client.positions import Position
-from cluster_serving.frontend.caller import origin
+from cluster_serving.frontend.caller import origin, request_id
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
@@ -312,7 +312,7 @@ class Dispatch:
         """
         options = RequestOptions.waiting(timeout, priority, version or None)
         dispatcher = self.dispatcher(job)
-        answer = PieceIteration(job, uuid.uuid4().hex)
+        answer = PieceIteration(job, f"{uuid.uuid4().hex}/{request_id.get()}")
 
         async def begin() -> None:
             entry = await dispatcher.submit(job, answer.uri, record, priority, options.version_text, in_pieces=True)
@@ -339,7 +339,7 @@ class Dispatch:
                 seconds = max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT) if waited else timeout
                 column = records if records > 1 else 0
                 fields = await self.dispatcher(job).request(
-                    job, inputs, seconds, priority, version or None, origin(), column
+                    job, inputs, seconds, priority, version or None, origin(), column, request_id.get()
                 )
                 self.on_answer(job)
                 cost = results.cost(fields)

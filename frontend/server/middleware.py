@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from cluster_serving.frontend.caller import request_id as current_id
 from cluster_serving.frontend.caller import set_caller
+from cluster_serving.frontend.server import traces
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import Admission
 from cluster_serving.frontend.server.fast import direct
@@ -16,6 +18,7 @@ from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.tracing import tracer
 
 
 class AccessMiddleware:
@@ -40,6 +43,7 @@ class AccessMiddleware:
         self._open_paths = frozenset(open_paths)
         self._open_folders = tuple(path for path in open_paths if path.endswith("/") and path != "/")
         self._log = log
+        self._tracer = tracer(traces.SERVICE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -51,13 +55,17 @@ class AccessMiddleware:
         call = scope["call"] = HttpCall(self._admission.bodies.share(), headers, receive)
         metrics, path = self._metrics, scope["path"]
         request_id = self._log.request_id(headers.get(b"x-request-id", b""))
+        current_id.set(request_id.decode())
+        span = None
+        if self._tracer and scope["method"] == "POST":
+            span = traces.begin(self._tracer, call.header(b"traceparent") or "")
         status = 499
 
         async def reply(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_marks(request_id, call.version)]
+                message["headers"] = [*message.get("headers", ()), *_marks(request_id, call.version, span)]
             await send(message)
 
         metrics.open_requests += 1
@@ -79,24 +87,28 @@ class AccessMiddleware:
                     response, version = await direct.answer(endpoint, Request(scope, receive, send))
                     call.version = version or call.version
                     status = response.status_code
-                    response.raw_headers += _marks(request_id, call.version)
+                    response.raw_headers += _marks(request_id, call.version, span)
                     await direct.respond(response, scope, receive, send)
         finally:
             metrics.open_requests -= 1
             call.body.release()
             seconds = time.perf_counter() - began
             metrics.answered(call.protocol, call.model, status, seconds, call.version)
+            if span:
+                span.end_http(scope, status)
             if self._log.enabled:
                 # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
                 sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
                 self._log.write(scope["method"], sent, status, seconds, request_id, call.client)
 
 
-def _marks(request_id: bytes, version: str) -> list[tuple[bytes, bytes]]:
+def _marks(request_id: bytes, version: str, span: traces.RequestSpan | None) -> list[tuple[bytes, bytes]]:
     """Return the headers that every answer has."""
     marks = [(b"x-request-id", request_id)]
     if version:
         marks.append((b"x-model-version", version.encode("ascii", "replace")))
+    if span:
+        marks.append((b"traceresponse", str(span.context).encode()))
     return marks
 
 

@@ -19,7 +19,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.shipping import archive, environment, interpreter
 from cluster_serving.launcher.shipping.inspection import inspect
-from cluster_serving.protocol import filters
+from cluster_serving.protocol import filters, tracing
 
 _STORES = {"s3://": "s3", "gs://": "gcs"}
 
@@ -153,4 +153,6 @@ def _needs(options: JobOptions) -> tuple[set[str], list[str]]:
             requirements.append(distribution.name)
     if options.model.encrypted or options.image.record_key:
         extras.add("encryption")
+    if tracing.exporter():
+        extras.add("traces")
     return extras, requirements

@@ -14,17 +14,19 @@ from typing import Any, TypeVar
 
 import grpc
 
+from cluster_serving.frontend.caller import request_id as current_id
 from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError, unexpected
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
-from cluster_serving.frontend.server import failures, sockets, tls, unread
+from cluster_serving.frontend.server import failures, sockets, tls, traces, unread
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import Admission
 from cluster_serving.frontend.server.admission.body_memory import Share
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.tracing import tracer
 
 log = logging.getLogger(__name__)
 
@@ -127,6 +129,7 @@ class GrpcServer:
         self._admission = admission
         self._metrics = metrics
         self._access_log = access_log
+        self._tracer = tracer(traces.SERVICE)
         self._credentials: Any = None
         if options.https_enabled:
             self._credentials = grpc.ssl_server_credentials([tls.server_pem(options)])
@@ -264,12 +267,16 @@ class GrpcServer:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
         call = GrpcCall(context.time_remaining(), self._stopping, self._admission.bodies.share())
-        status = 499
+        metadata = _metadata(context)
+        request_id = self._access_log.request_id(metadata.get("x-request-id", "").encode())
+        current_id.set(request_id.decode())
+        span = None
+        if self._tracer and method.limited:
+            span = traces.begin(self._tracer, metadata.get("traceparent", ""))
+        status, failed = 499, ""
         client = ""
         try:
-            # Metadata is read only where a key counts.
-            key = _key(context) if self._admission.has_keys else ""
-            client = self._admission.client(key, method.needs_key)
+            client = self._admission.client(_key(metadata), method.needs_key)
             # A peer is such as `ipv4:10.0.0.7:51312`.
             set_caller(client, context.peer().rpartition(":")[0])
             if method.limited:
@@ -277,28 +284,27 @@ class GrpcServer:
             with self._stream_slot(is_anonymous=method.streams and self._admission.has_keys and not client):
                 yield call
             status = 200
-            if call.version:
-                context.set_trailing_metadata(_trailer(call.version))
+            context.set_trailing_metadata(_trailer(request_id, call.version))
         except ServingError as error:
-            status = error.http_status
+            status, failed = error.http_status, error.grpc_status
             call.version = error.version or call.version
             failures.note(error)
-            await _abort(context, error)
+            await _abort(context, error, request_id)
         except Exception as error:
-            status = ServingError.http_status
+            status, failed = ServingError.http_status, ServingError.grpc_status
             log.exception("gRPC method %s", path)
-            await _abort(context, unexpected(error))
+            await _abort(context, unexpected(error), request_id)
         finally:
             seconds = time.perf_counter() - began
             call.body.release()
             self._metrics.answered("grpc", call.model, status, seconds, call.version)
+            if span:
+                span.end_grpc(path, failed if status >= 500 else "")
             if self._access_log.enabled:
-                request_id = self._access_log.request_id(_metadata(context).get("x-request-id", "").encode())
                 self._access_log.write("GRPC", path, status, seconds, request_id, client)
 
 
-def _key(context: Any) -> str:
-    metadata = _metadata(context)
+def _key(metadata: Mapping[str, Any]) -> str:
     bearer = metadata.get("authorization", "")
     key: str = bearer[7:].strip() if bearer[:7].lower() == "bearer " else metadata.get("x-api-key", "")
     return key
@@ -391,11 +397,12 @@ def _serialized(message: Any) -> bytes:
     return data
 
 
-async def _abort(context: Any, error: ServingError) -> None:
+async def _abort(context: Any, error: ServingError, request_id: bytes) -> None:
     # The text travels as metadata, percent-encoded; from 8 KiB on, clients would get neither message nor code.
     text = error.message.encode()[:_MAX_STATUS_BYTES].decode("utf8", "ignore")
-    await context.abort(getattr(grpc.StatusCode, error.grpc_status), text, _trailer(error.version))
+    await context.abort(getattr(grpc.StatusCode, error.grpc_status), text, _trailer(request_id, error.version))
 
 
-def _trailer(version: str | None) -> tuple[tuple[str, str], ...]:
-    return ((_VERSION, version),) if version else ()
+def _trailer(request_id: bytes, version: str | None) -> tuple[tuple[str, str], ...]:
+    marks = (("x-request-id", request_id.decode()),)
+    return (*marks, (_VERSION, version)) if version else marks

@@ -1,0 +1,155 @@
+"""Traces: what tools get to see of a request on its way through the processes."""
+
+import os
+import subprocess
+import sys
+
+import grpc
+import httpx
+import pytest
+
+from cluster_serving.frontend.proto import inference
+from tests.support.fixtures.cluster import Cluster
+from tests.support.fixtures.collector import Collector
+from tests.support.fixtures.grpc_calls import raw
+from tests.support.fixtures.handled import write
+from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.waiting import wait_until
+
+HANDLER = """
+    class Handler:
+        inputs = {"x": "float32"}
+        outputs = {"y": "float32"}
+
+        def predict(self, batch):
+            return [{"y": x} if x >= 0 else ValueError("no number") for x in batch["x"]]
+    """
+
+STEPS = {name: {} for name in ("preprocess", "inference", "postprocess", "write")}
+
+PARENT = "00f067aa0ba902b7"
+
+
+@pytest.fixture(scope="module")
+def collector():
+    collector = Collector()
+    yield collector
+    collector.stop()
+
+
+@pytest.fixture(scope="module")
+def cluster(collector, tmp_path_factory):
+    """A cluster of its own, whose processes have the environment of OpenTelemetry."""
+    cluster = Cluster(tmp_path_factory.mktemp("traced"))
+    with cluster.variables(**collector.variables):
+        yield cluster
+        stopped = cluster.shutdown()
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+
+
+class Front:
+    """Ports of the front end."""
+
+    def __init__(self):
+        self.port, self.grpc_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def ask(self, job, x, **headers):
+        body = {"instances": [{"x": x}]}
+        return httpx.post(f"{self.url}/models/{job}/predict", json=body, headers=headers, timeout=60)
+
+    def infer(self, job, content, *metadata):
+        with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
+            method = channel.unary_unary(
+                "/inference.GRPCInferenceService/ModelInfer",
+                inference.ModelInferRequest.SerializeToString,
+                inference.ModelInferResponse.FromString,
+            )
+            return method(raw([content], (1,), model_name=job), timeout=60, metadata=metadata)
+
+
+@pytest.fixture(scope="module")
+def front():
+    return Front()
+
+
+@pytest.fixture(scope="module", params=["thread", "process"])
+def job(request, cluster, front, tmp_path_factory):
+    """A job whose operators run in threads or processes, beside the front end."""
+    write(model := tmp_path_factory.mktemp("model"), HANDLER)
+    name = f"traced-{request.param}"
+    folder = cluster.configure(
+        jobName=name,
+        modelPath=model,
+        executionMode=request.param,
+        http={"port": front.port, "grpcPort": front.grpc_port},
+    )
+    done = cluster.run("cluster-serving-start", "--http", cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    yield name
+    cluster.stop(name)
+
+
+def tree(collector, trace, count, root=""):
+    """Names of the spans of a trace, each with those of its children, once so many spans have arrived."""
+    wait_until(lambda: len(collector.of(trace)) >= count)
+    spans = collector.of(trace)
+
+    def below(parent):
+        return {span.name: below(span.id) for span in spans if span.parent == parent}
+
+    assert len({span.id for span in spans}) == len(spans) == count
+    return below(root)
+
+
+def sent(job):
+    """The spans of a request on its way from what has sent it."""
+    return {f"send {job}": {f"process {job}": STEPS}}
+
+
+def new_trace():
+    trace = os.urandom(16).hex()
+    return trace, f"00-{trace}-{PARENT}-01"
+
+
+def test_a_request_over_http_is_one_tree_from_the_front_end_to_the_answer(job, front, collector):
+    trace, traceparent = new_trace()
+    answer = front.ask(job, 1, traceparent=traceparent, **{"x-request-id": "mine-1"})
+    assert answer.status_code == 200
+    assert answer.headers["traceresponse"].startswith(f"00-{trace}-")
+    assert tree(collector, trace, 7, PARENT) == {"POST /models/{name}/predict": sent(job)}
+    request, send, process, *steps = collector.of(trace)
+    assert [span.kind for span in (request, send, process)] == ["SERVER", "PRODUCER", "CONSUMER"]
+    assert [span.service for span in (request, send, process)] == [*["cluster-serving-http"] * 2, "cluster-serving-job"]
+    assert process.links == ((trace, send.id),)
+    assert process.attributes["cluster_serving.request"].endswith("/mine-1")
+    assert process.attributes["messaging.batch.message_count"] == 1
+    assert request.start <= send.start <= send.end <= request.end
+    assert all(process.start <= span.start <= span.end <= process.end for span in steps)
+
+
+def test_a_request_over_grpc_is_such_a_tree(job, front, collector):
+    trace, traceparent = new_trace()
+    front.infer(job, b"\0\0\0\0", ("traceparent", traceparent))
+    assert tree(collector, trace, 7, PARENT) == {"inference.GRPCInferenceService/ModelInfer": sent(job)}
+
+
+@pytest.mark.parametrize("client", ["sync", "asyncio", "many", "docs"])
+def test_a_request_of_an_application_belongs_to_its_span(job, cluster, collector, client):
+    expected = {"checkout": sent(job)} if client == "docs" else sent(job)
+    program = [sys.executable, "-m", "tests.support.programs.traced_application"]
+    environment = os.environ | collector.variables | {"OTEL_SERVICE_NAME": "application"}
+    done = subprocess.run(
+        [*program, str(cluster.redis_port), job, client], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert tree(collector, done.stdout.strip(), 7 + (client == "docs")) == {"application": expected}
+
+
+def test_a_trace_begins_at_the_front_end_unless_its_client_wants_none(job, front, collector):
+    unsampled, traceparent = new_trace()
+    answer = front.ask(job, 1, traceparent=traceparent.removesuffix("01") + "00")
+    assert answer.status_code == 200 and "traceresponse" not in answer.headers
+    own = front.ask(job, 1).headers["traceresponse"].split("-")[1]
+    assert tree(collector, own, 7) == {"POST /models/{name}/predict": sent(job)}
+    assert collector.of(unsampled) == []
