@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cluster_serving.connectors import failures
 from cluster_serving.connectors.answer import MAX_DEAD_LETTERS, dead_letter
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.slot import Slot
@@ -83,6 +84,7 @@ class Recovery:
         )
         self._attempts.forget(entry)
         self._slot.counts.add(FAILED, entry.record_count, error.code)
+        failures.note(entry, error.code, options, self._slot.index)
         return []
 
     def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int) -> list[Entry]:

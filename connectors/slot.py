@@ -10,6 +10,7 @@ from typing import Any
 
 from pyflink.metrics import MetricGroup
 
+from cluster_serving.connectors import failures
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.generation import GenerationView
@@ -79,6 +80,7 @@ class Slot:
             write_answers(self.client, self.options.job, self.options.result_ttl_s, answers, self.options.version)
             for entry, error in refused:
                 self.counts.add(FAILED, entry.record_count, error.code)
+                failures.note(entry, error.code, self.options, self.index)
 
     def _with_file(self, entry: Entry) -> Entry:
         if entry.file and not entry.path:

@@ -9,6 +9,7 @@ from cluster_serving.frontend.arguments import read as read_options
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
+from cluster_serving.frontend.server import log_format
 from cluster_serving.frontend.server.admission import descriptors
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.frontend.server.processes import app_server, hot_restart
@@ -23,7 +24,7 @@ __all__ = ["HttpOptions", "hot_restart", "main", "read_options"]
 def main(given: Sequence[str] | None = None) -> None:
     """Run the front end until SIGTERM or SIGINT; without given arguments, with those of the process."""
     words = list(sys.argv[1:] if given is None else given)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format=log_format.TEXT, stream=sys.stderr)
     # httpx would log the URLs of callbacks, whose query may hold a secret.
     for name in ("uvicorn", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -40,9 +41,13 @@ def main(given: Sequence[str] | None = None) -> None:
 
 def _server(words: Sequence[str]) -> app_server.AppServer:
     """Return the server of this process: of the first one by its arguments, of a worker by the options of the first."""
-    if sockets := sockets_from_environment():
-        return app.make_worker(FrontEnd(HttpOptions.from_json(sys.stdin.read())), sockets)
-    front = FrontEnd(descriptors.fitted(read_options(words)))
+    sockets = sockets_from_environment()
+    options = HttpOptions.from_json(sys.stdin.read()) if sockets else read_options(words)
+    if options.log_format == "json":
+        log_format.use_json()
+    if sockets:
+        return app.make_worker(FrontEnd(options), sockets)
+    front = FrontEnd(descriptors.fitted(options))
     count = front.options.workers - 1
     # Without -P, the files of the current folder could shadow Python's packages; Python 3.10 does not know it.
     python = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]

@@ -148,6 +148,7 @@ class HttpOptions(Settings):
         "", "Address of a trace for the page /ui, with {traceId} in it, such as http://localhost:16686/trace/{traceId}."
     )
     access_log: bool = _option(False, "true: write a line per request, without payloads.")
+    log_format: Literal["text", "json"] = _option("text", "json: write each line of the log as JSON.")
 
     probe_interval: float = _option(2.0, "Seconds without an answer after which a request of zeros tests a job.", gt=0)
     probe_timeout: float = _option(5.0, "Seconds without an answer to it after which a job is not ready.", gt=0)

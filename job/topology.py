@@ -12,6 +12,7 @@ from cluster_serving.connectors.source import RedisStreamsSource, from_redis
 from cluster_serving.connectors.stages import shadow, tensorboard, traces
 from cluster_serving.connectors.stages.clients import Clients
 from cluster_serving.connectors.stages.expiry import Expiry
+from cluster_serving.connectors.stages.failures import Failures
 from cluster_serving.connectors.stages.payload_log import stage as payload_log
 from cluster_serving.connectors.stages.payloads import Payloads
 from cluster_serving.connectors.stages.routing import Routing
@@ -25,7 +26,7 @@ from cluster_serving.job.window import BatchingWindow
 READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
 """Stages around the reads of a slot, in their order."""
 
-ANSWERING = (Stats, traces.answers, shadow.answers, payload_log.answers, tensorboard.answers)
+ANSWERING = (Stats, Failures, traces.answers, shadow.answers, payload_log.answers, tensorboard.answers)
 """Stages around the writes of its answers, in their order."""
 
 _MAX_PARALLELISM = 1 << 12

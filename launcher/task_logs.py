@@ -10,7 +10,7 @@ from cluster_serving.launcher.services.flink_rest import FlinkRest
 
 _POLL_S = 2.0
 # Of Flink's layout; what Python and the engines print has none.
-_LEVEL = re.compile(r"^\d{4}-\d\d-\d\d [\d:,]+ (TRACE|DEBUG|INFO|WARN|ERROR)\b")
+_LEVEL = re.compile(r'(?:\d{4}-\d\d-\d\d [\d:,]+ |\{"time":"[^"]*","level":")(TRACE|DEBUG|INFO|WARN|ERROR)\b')
 
 
 def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,8 @@ import logging
 import re
 import secrets
 
+from cluster_serving.frontend.caller import trace_id
+
 log = logging.getLogger("cluster_serving.access")
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9_.:@/+=-]{1,128}")
@@ -28,5 +30,7 @@ class AccessLog:
 
     def write(self, method: str, path: str, status: int, seconds: float, request_id: bytes, client: str) -> None:
         """Write a line; `client` is the name of an API key, empty for none."""
-        words = (method, path, status, f"{1000 * seconds:.1f} ms", request_id.decode(), client or "-")
-        log.info("%s %s %d %s id=%s client=%s", *words)
+        milliseconds, caller, trace = round(1000 * seconds, 1), client or "-", trace_id.get()
+        words = method, path, status, milliseconds, request_id.decode(), caller, f" trace={trace}" if trace else ""
+        fields = {"method": method, "path": path, "status": status, "milliseconds": milliseconds, "client": caller}
+        log.info("%s %s %d %.1f ms id=%s client=%s%s", *words, extra={"fields": fields})

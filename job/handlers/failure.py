@@ -1,24 +1,22 @@
 """Errors of a handler: a line for the client, and the traceback for the operator."""
 
 import logging
-import time
 import traceback
 from pathlib import Path
 from types import TracebackType
 
 from cluster_serving.job.models.base import cause
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
+from cluster_serving.protocol.log_limit import LogLimit
 
 log = logging.getLogger(__name__)
 
 FAILURES = (Exception, SystemExit)
 """What the code of a handler may raise; a library that exits fails its record, not the process."""
 
-_QUIET_S = 60.0
-_MAX_PLACES = 100
 _OURS = str(Path(__file__).parent)
 
-_logged: dict[str, float] = {}
+_limit = LogLimit(most=1)
 
 
 class RecordFailed(InvalidInput):
@@ -58,15 +56,11 @@ class HandlerFailed(InferenceFailed):
 
     def report(self) -> None:
         """Write the traceback to the log, but that of one place once a minute: clients may cause any number."""
-        now = time.monotonic()
         # The last frame, without the message, which may quote the request.
         place = self.traceback.rpartition('  File "')[2].partition("\n")[0]
-        if now - _logged.get(place, -_QUIET_S) < _QUIET_S:
-            return
-        if len(_logged) >= _MAX_PLACES:
-            _logged.clear()
-        _logged[place] = now
-        log.error("%s (this place is logged once a minute)\n%s", self, self.traceback)
+        left_out = _limit.take(place)
+        if left_out is not None:
+            log.error("%s (this place is logged once a minute)%s\n%s", self, left_out, self.traceback)
 
 
 def error_of(error: BaseException, step: str) -> ServingError:

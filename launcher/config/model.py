@@ -415,6 +415,12 @@ class Config(Settings):
         alias="flink.options",
         repr=False,
     )
+    log_format: Literal["text", "json"] = key(
+        "text",
+        "text or json",
+        "json: a Flink on this machine, once it is started, writes each line of its log as JSON. Of the front end, "
+        "http.logFormat does.",
+    )
 
     @field_validator("flink_target")
     @classmethod

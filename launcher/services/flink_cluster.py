@@ -170,7 +170,7 @@ class FlinkCluster:
 
     def _prepare(self, settings: dict[str, object]) -> None:
         local = {} if self.address.is_local else {"python.executable": "python"}
-        self.home.prepare(local | settings | self.config.flink_options)
+        self.home.prepare(local | settings | self.config.flink_options, self.config.log_format)
 
     def _return(self, taskmanagers: list[Path]) -> None:
         if taskmanagers:

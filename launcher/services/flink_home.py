@@ -61,8 +61,11 @@ class FlinkHome:
         """This interpreter, by a path free of spaces."""
         return self._without_spaces(sys.executable)
 
-    def prepare(self, settings: Mapping[str, Any]) -> None:
-        """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one."""
+    def prepare(self, settings: Mapping[str, Any], log_format: str = "text") -> None:
+        """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one.
+
+        `log_format` is the form of the lines of JobManager and TaskManagers: text or json.
+        """
         source = _installed()
         for name in ("bin", "lib", "opt", "plugins", "conf", "tmp"):
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -86,7 +89,8 @@ class FlinkHome:
         packaged = resources.files("cluster_serving.flink_conf")
         for file in packaged.iterdir():
             if file.name.endswith(".properties"):
-                (self.path / "conf" / file.name).write_bytes(file.read_bytes())
+                text = file.read_text("utf8").replace("${text}", f"${{{log_format}}}")
+                (self.path / "conf" / file.name).write_text(text, "utf8")
         options = yaml.safe_load((packaged / "config.yaml").read_text("utf8"))
         options |= {"python.executable": self.python, "python.client.executable": self.python} | dict(settings)
         options = {key: value for key, value in options.items() if value is not None}

@@ -196,7 +196,8 @@ class Manager(Target):
         `options` name the model where it is on this machine. `settings` are the manager's own; `flink.options` of the
         user come last.
         """
-        self.home.prepare(SETTINGS | sizes(self.config, options) | dict(settings) | self.config.flink_options)
+        given = SETTINGS | sizes(self.config, options) | dict(settings) | self.config.flink_options
+        self.home.prepare(given, self.config.log_format)
 
 
 SETTINGS: dict[str, Any] = {

@@ -1,5 +1,6 @@
-"""Traces: what tools get to see of a request on its way through the processes."""
+"""Traces and logs: what tools get to see of a request on its way through the processes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import grpc
 import httpx
 import pytest
 
+from cluster_serving.client import InferenceFailed, InputQueue
 from cluster_serving.frontend.proto import inference
 from tests.support.fixtures.cluster import Cluster
 from tests.support.fixtures.collector import Collector
@@ -39,7 +41,7 @@ def collector():
 
 @pytest.fixture(scope="module")
 def cluster(collector, tmp_path_factory):
-    """A cluster of its own, whose processes have the environment of OpenTelemetry."""
+    """A cluster of its own, whose processes have the environment of OpenTelemetry; its logs are JSON."""
     cluster = Cluster(tmp_path_factory.mktemp("traced"))
     with cluster.variables(**collector.variables):
         yield cluster
@@ -82,7 +84,8 @@ def job(request, cluster, front, tmp_path_factory):
         jobName=name,
         modelPath=model,
         executionMode=request.param,
-        http={"port": front.port, "grpcPort": front.grpc_port},
+        logFormat="json",
+        http={"port": front.port, "grpcPort": front.grpc_port, "logFormat": "json"},
     )
     done = cluster.run("cluster-serving-start", "--http", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -153,3 +156,38 @@ def test_a_trace_begins_at_the_front_end_unless_its_client_wants_none(job, front
     own = front.ask(job, 1).headers["traceresponse"].split("-")[1]
     assert tree(collector, own, 7) == {"POST /models/{name}/predict": sent(job)}
     assert collector.of(unsampled) == []
+
+
+def lines(cluster, pattern, **wanted):
+    """Lines of JSON in the logs of a kind of process that have these values."""
+    found = []
+    for log in cluster.state.glob(pattern):
+        for line in log.read_text("utf8").splitlines():
+            if line.startswith("{"):
+                found.append(json.loads(line))
+    return [line for line in found if wanted.items() <= line.items()]
+
+
+def test_the_id_of_a_failed_request_leads_to_the_lines_of_its_front_end_and_its_slot(job, front, cluster, collector):
+    def of_slot():
+        return [line for line in lines(cluster, "flink-*/log/*.log", job=job) if "code" in line]
+
+    trace, traceparent = new_trace()
+    answer = front.ask(job, -1, traceparent=traceparent, **{"x-request-id": "over-http"})
+    assert (answer.status_code, answer.headers["x-request-id"]) == (500, "over-http")
+    with pytest.raises(grpc.RpcError) as refused:
+        front.infer(job, b"\0\0\x80\xbf", ("x-request-id", "over-grpc"))
+    assert ("x-request-id", "over-grpc") in [(each.key, each.value) for each in refused.value.trailing_metadata()]
+    with InputQueue(port=cluster.redis_port, name=job) as queue, pytest.raises(InferenceFailed) as failed:
+        queue.predict({"x": -1}, timeout=60)
+
+    wait_until(lambda: len(of_slot()) >= 3)
+    by_request = {line["request"].rpartition("/")[2]: line for line in of_slot()}
+    assert by_request.keys() == {"over-http", "over-grpc", failed.value.uri}
+    assert by_request["over-http"].items() >= {"code": "INFERENCE_FAILED", "slot": 0, "trace": trace}.items()
+    (told,) = lines(cluster, "http-*/http.log", trace=trace, level="ERROR")
+    assert told["request"] == "over-http" and "no number" not in told["message"]
+    assert {span.name for span in collector.of(trace) if span.failed} >= {"POST /models/{name}/predict"}
+    # The command knows the levels of such lines.
+    printed = cluster.run("cluster-serving-cli", "logs", "--errors", cwd=cluster.folder / job).stdout
+    assert failed.value.uri in printed and '"level":"INFO"' not in printed

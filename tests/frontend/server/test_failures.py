@@ -6,34 +6,39 @@ import grpc
 import httpx
 import pytest
 
+from cluster_serving.frontend import caller
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server import failures
-from cluster_serving.protocol.errors import InvalidInput, ResultTimeout, ServingError
-from tests.support.fixtures.grpc_calls import caller
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ResultTimeout, ServingError
+from cluster_serving.protocol.log_limit import LogLimit
+from tests.support.fixtures import grpc_calls
 
 
 @pytest.fixture(autouse=True)
 def _nothing_was_told(monkeypatch, caplog):
-    monkeypatch.setattr(failures, "_told", {})
+    monkeypatch.setattr(failures, "_limit", LogLimit(2))
+    caller.request_id.set("")
     caplog.set_level(logging.ERROR, failures.__name__)
 
 
-def test_a_reason_is_logged_once_whatever_its_numbers_are(caplog, monkeypatch):
-    for milliseconds in range(100, 103):
+def test_each_failure_is_logged_within_the_limit_of_its_reason_whatever_its_numbers_are(caplog):
+    for milliseconds in range(100, 104):
         failures.note(ResultTimeout(f"no result within {milliseconds} ms"))
     failures.note(InvalidInput("the mistake of a client"))
     failures.note(ServingError("two\nlines"))
-    assert caplog.messages == ["RESULT_TIMEOUT (504): no result within 100 ms", "INTERNAL (500): two lines"]
-    caplog.clear()
-    monkeypatch.setattr(failures, "_EVERY", 0.0)
-    failures.note(ResultTimeout("no result within 9 ms"))
-    assert caplog.messages == ["RESULT_TIMEOUT (504): no result within 9 ms (2 more since the last line)"]
+    assert caplog.messages == [
+        "RESULT_TIMEOUT (504): no result within 100 ms",
+        "RESULT_TIMEOUT (504): no result within 101 ms",
+        "INTERNAL (500): two lines",
+    ]
 
 
-def test_reasons_are_bounded():
-    for number in range(1000):
-        failures.note(ServingError(chr(0x4E00 + number)))
-    assert len(failures._told) == failures._MOST_REASONS
+def test_a_line_names_request_and_trace_and_not_what_the_model_says(caplog):
+    caller.request_id.set("mine-1")
+    caller.trace_id.set("4bf92f35")
+    failures.note(InferenceFailed("ValueError: 'a secret' is no number"))
+    caller.trace_id.set("")
+    assert caplog.messages == ["INFERENCE_FAILED (500) request=mine-1 trace=4bf92f35"]
 
 
 def test_all_apis_log_what_they_answer(serve, report, job, caplog):
@@ -45,15 +50,16 @@ def test_all_apis_log_what_they_answer(serve, report, job, caplog):
         (f"v1/models/{job}:predict", instances),
         ("v1/completions", {"model": job, "prompt": "text"}),
     ):
-        failures._told.clear()
+        failures._limit = LogLimit(2)
         caplog.clear()
-        for _ in range(3):
-            assert httpx.post(f"{front.url}/{path}", json=body).status_code == 503
-        (line,) = caplog.messages
-        assert line.startswith("MODEL_NOT_READY (503): model ")
-    failures._told.clear()
+        ids = [httpx.post(f"{front.url}/{path}", json=body).headers["x-request-id"] for _ in range(3)]
+        assert [line.startswith("MODEL_NOT_READY (503): model ") for line in caplog.messages] == [True] * 2
+        assert [line.endswith(f" request={sent}") for sent, line in zip(ids, caplog.messages, strict=False)] == [
+            True
+        ] * 2
+    failures._limit = LogLimit(2)
     caplog.clear()
     with grpc.insecure_channel(front.grpc) as channel, pytest.raises(grpc.RpcError):
         message = original.PredictReq(modelName=job, input='{"instances": [{"x": "text"}]}')
-        caller(channel, "grpc.FrontEndGRPCService")("Predict", message, original.PredictReply)
+        grpc_calls.caller(channel, "grpc.FrontEndGRPCService")("Predict", message, original.PredictReply)
     assert len(caplog.messages) == 1

@@ -13,6 +13,7 @@ from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.log_limit import LogLimit
 from tests.support.fixtures.handled import answers, load, results, vector, write
 from tests.support.fixtures.predictor import save_doubling, save_overlapping
 from tests.support.payloads import model_zoo
@@ -106,7 +107,7 @@ def test_all_kinds_of_values_come_in_and_go_out(tmp_path):
 
 
 def test_an_exception_fails_the_record_that_causes_it_alone(tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(failure, "_logged", {})
+    monkeypatch.setattr(failure, "_limit", LogLimit(most=1))
     write(
         tmp_path,
         """

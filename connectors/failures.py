@@ -1,0 +1,24 @@
+"""The log of failed requests: a line for each, without what its client sent."""
+
+import logging
+
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.log_limit import LogLimit
+from cluster_serving.protocol.trace import TraceContext
+
+log = logging.getLogger(__name__)
+
+_limit = LogLimit()
+
+
+def note(entry: Entry, code: str, options: RedisOptions, slot: int) -> None:
+    """Log that a request has failed, or leave the line out if there are many with this code."""
+    left_out = _limit.take((options.name, code))
+    if left_out is None:
+        return
+    trace = TraceContext.parse(entry.traceparent.decode("latin1"))
+    log.warning(
+        "request failed: %s job=%s version=%s slot=%d request=%s trace=%s%s",
+        *(code, options.job, options.version, slot, entry.shown_uri, trace.trace if trace else "-", left_out),
+    )

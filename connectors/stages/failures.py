@@ -1,0 +1,27 @@
+"""Failures: the requests that a slot has computed in vain are logged."""
+
+import redis
+
+from cluster_serving.connectors import failures
+from cluster_serving.connectors.answer import AnsweredBatch
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.stages.base import AnswerStage
+from cluster_serving.protocol.columns import EACH
+from cluster_serving.protocol.counts import Counts
+
+
+class Failures(AnswerStage):
+    """Logs the failed requests of a batch; those that are never computed are logged where they are refused."""
+
+    def __init__(self, client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> None:
+        self._options = options
+        self._slot = counts.slot
+
+    def answered(self, batch: AnsweredBatch, write_us: int) -> None:
+        """Log a line for each request that has failed, or of which records have."""
+        suspects = [answer for answer in batch.answers if "code" in answer.fields or EACH in answer.fields]
+        for answer in suspects:
+            # Records of different shapes have fields of their own, though none may have failed.
+            if codes := answer.codes:
+                failures.note(answer.entry, codes[0], self._options, self._slot)
