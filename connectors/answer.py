@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.columns import EACH
-from cluster_serving.protocol.dead_letters import DeadLetter
+from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
 from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
@@ -16,9 +16,6 @@ from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.pieces import END
 from cluster_serving.protocol.results import VERSION, encode_error, result_key_of, to_fields
 from cluster_serving.protocol.scripts import ANSWER, HAS_ENTRY, Argument, Call, call, flat
-
-MAX_DEAD_LETTERS = 1000
-"""Most dead letters of a job; new ones replace the oldest."""
 
 MAX_PUBLISHED_BYTES = 8192
 """Longer results are not published: Redis would hold a copy for every slow subscriber."""

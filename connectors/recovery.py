@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster_serving.connectors import failures
-from cluster_serving.connectors.answer import MAX_DEAD_LETTERS, dead_letter
+from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import Stage
 from cluster_serving.protocol import columns, tensors
-from cluster_serving.protocol.dead_letters import DeadLetter
+from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.metrics import FAILED, GIVEN_UP

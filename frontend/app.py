@@ -69,7 +69,6 @@ def make(
         ready=ready,
         prepare=front.registry.latest,
         stopping=front.health.begin_stop,
-        is_busy=front.is_busy,
         grpc=grpc,
         hot_restart=hot_restart,
         workers=workers,
@@ -83,7 +82,7 @@ def make_worker(front: FrontEnd, sockets: tuple[socket.socket, socket.socket]) -
         return await front.own_metrics()
 
     app = _application(front, V2Service(front), AccessLog(front.options.access_log), None)
-    server = WorkerServer(app, front.options, front.health.begin_stop, front.is_busy, sockets, {"metrics": own_metrics})
+    server = WorkerServer(app, front.options, front.health.begin_stop, sockets, {"metrics": own_metrics})
     front.total_metrics = partial(server.ask, "total metrics")
     front.admission.acquire_token = remote_acquire(partial(server.ask, "token"))
     return server
@@ -109,6 +108,8 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         front.history.start()
+        for start in front.on_start:
+            start()
         yield
         if grpc is not None:
             await grpc.stopped()

@@ -31,8 +31,8 @@ class FrontEnd:
     """One front end; used by one event loop.
 
     Attributes:
+        on_start: Functions that are called when the front end begins to serve.
         on_close: Functions that are called when the front end closes, before the connections are closed.
-        works: Functions that return True while there is work apart from requests.
         total_metrics: Coroutine function that returns the metrics of all processes of the front end.
     """
 
@@ -50,8 +50,8 @@ class FrontEnd:
             redis_options["ssl_ca_data"] = store
         self.metrics = Metrics()
         self.admission = Admission(options)
+        self.on_start: list[Callable[[], None]] = []
         self.on_close: list[Callable[[], Awaitable[None]]] = []
-        self.works: list[Callable[[], bool]] = []
         self.offload = Offload()
         default = options.redis_input_queue
         self.dispatch = Dispatch(
@@ -75,10 +75,6 @@ class FrontEnd:
         """Return the metrics of this process."""
         limit = self.dispatch.limit
         return self.metrics.part(limit.count, limit.waiting)
-
-    def is_busy(self) -> bool:
-        """Return True while there is work apart from requests."""
-        return any(works() for works in self.works)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -37,6 +37,12 @@ class RequestNotFound(ServingError):
     code, http_status, grpc_status = "REQUEST_NOT_FOUND", 404, "NOT_FOUND"
 
 
+class FileNotFound(ServingError):
+    """There is no file or batch of this id, or it is no longer kept."""
+
+    code, http_status, grpc_status = "FILE_NOT_FOUND", 404, "NOT_FOUND"
+
+
 class PathNotFound(ServingError):
     """The front end has no resource at this path."""
 

@@ -126,6 +126,9 @@ class HttpOptions(Settings):
     max_instances: int = _option(
         0, "Most instances in a request; 0: as many as maxBodyBytes has KiB, which each counts as.", ge=0
     )
+    max_file_bytes: int = _option(
+        256 << 20, "Most bytes of the files of all batches, which are in Redis; 0: no batches.", ge=0
+    )
     max_connections: int = _option(10_000, "Most connections at a time.", ge=1)
     max_header_bytes: int = _option(64 << 10, "Most bytes in the address and the headers of a request.", ge=1024)
     header_timeout: float = _option(10.0, "Seconds within which the headers of a request must arrive.", gt=0)
@@ -142,6 +145,9 @@ class HttpOptions(Settings):
         None, "true: /model-secure takes secrets; empty: only on the loopback interface, or with API keys."
     )
     callback_hosts: Names = _option((), "Hosts that results may be posted to; empty: none.")
+    callback_secret: SecretStr = _option(
+        "", "Keys that sign callbacks: whsec_ and base64, several with spaces between them; empty: no signatures."
+    )
     cors_origins: Names = _option((), "Origins whose pages may use this server from a browser, or *; empty: none.")
     flink_ui_url: str = _option("", "Address of the Flink UI, to which the page /ui links; empty: no link.")
     trace_url: str = _option(

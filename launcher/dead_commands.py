@@ -26,7 +26,7 @@ Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
     """Make the group of commands; `default_job` returns the job to use if none is named."""
-    app = typer.Typer(help="Requests that were given up: list, show, queue again, remove.")
+    app = typer.Typer(help="Requests and callbacks that were given up: list, show, queue again, remove.")
 
     @contextmanager
     def opened(path: Path, job: str | None) -> Iterator[DeadLetters]:

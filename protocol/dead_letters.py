@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster_serving.protocol.entry import IMAGE, Entry
-from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes, to_text
-from cluster_serving.protocol.results import result_key_of
-from cluster_serving.protocol.scripts import REQUEUE, Call, flat
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 
 MAX_PAYLOAD_BYTES = 1 << 20
 """Size limit of a payload that is kept, so that a broken model cannot fill Redis."""
+
+MAX_DEAD_LETTERS = 1000
+"""Most dead letters of a job; new ones replace the oldest."""
 
 
 @dataclass(frozen=True)
@@ -109,22 +110,3 @@ class DeadLetter:
         }
         given = {name: value for name, value in optional.items() if value}
         return {"uri": to_bytes(request.uri), "data": request.data, **given}
-
-
-def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
-    """Return the call that puts a request back on its stream, and removes the letter and the error that answered it.
-
-    Its reply is the new id of the request in the stream; nil if the letter was removed in the meantime.
-
-    Raises:
-        InvalidInput: If the payload was not kept.
-    """
-    if not letter.kept:
-        raise InvalidInput(
-            f"dead letter {letter_id} ({letter.request.uri!r}) cannot be queued again: its payload of {letter.size} "
-            f"bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
-        )
-    keys, request = JobKeys(job), letter.request
-    written: list[str | bytes] = [result_key_of(job, request), keys.pieces(request.uri)]
-    fields = flat(letter.request_fields())
-    return Call(REQUEUE, [keys.dead_letters, keys.stream(request.priority), *written], [letter_id, *fields])

@@ -113,6 +113,12 @@ class JobKeys:
     dead_letters = _Key("dead")
     """Stream of the requests that were given up."""
 
+    callbacks = _Key("callbacks")
+    """Hash of the callbacks that no receiver has accepted yet (`protocol.callbacks`)."""
+
+    callback_times = _Key("callbacks:due")
+    """Sorted set of the times at which front ends look at these callbacks next."""
+
     events = _Key("events")
     """Stream of what has happened to the job (`protocol.events`)."""
 
@@ -209,6 +215,8 @@ class JobKeys:
             self.record,
             self.limits,
             self.dead_letters,
+            self.callbacks,
+            self.callback_times,
             self.events,
             self.history,
             self.payload_log,

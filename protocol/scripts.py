@@ -74,6 +74,10 @@ COUNT = _script("count")
 REQUEUE = _script("requeue")
 DEAD_LETTERS = _script("dead_letters")
 HAS_ENTRY = _script("has_entry")
+PUT_LEASES = _script("put_leases")
+CLAIM_LEASES = _script("claim_leases")
+END_LEASE = _script("end_lease")
+COUNT_BEFORE = _script("count_before")
 FIND_PAYLOAD_FOLDER = _script("find_payload_folder")
 
 

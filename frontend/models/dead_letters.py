@@ -8,9 +8,10 @@ from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol import events
-from cluster_serving.protocol.dead_letters import DeadLetter, requeue_call
+from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.requeue import requeue_call
 from cluster_serving.protocol.scripts import DEAD_LETTERS, Call, call_async, fields_of
 
 _MOST = 50
@@ -50,8 +51,11 @@ async def _requeue(dispatch: Dispatch, job: str, letter_id: str, by: str) -> Non
     with dispatcher.using_redis():
         entries = await db.xrange(JobKeys(job).dead_letters, letter_id, letter_id)
         letter = DeadLetter.parse(entries[0][1]) if entries else None
-        if letter is None or await call_async(db, requeue_call(job, letter_id, letter)) is None:
+        queued = None if letter is None else await call_async(db, requeue_call(job, letter_id, letter))
+        if letter is None or queued is None:
             raise gone
+        if isinstance(queued, int):
+            await db.xdel(JobKeys(job).dead_letters, letter_id)
     what = f"dead letter {letter_id} ({letter.request.uri!r}) queued again"
     await dispatch.ask([job], lambda pipeline, _: events.record(pipeline, job, what, by))
 

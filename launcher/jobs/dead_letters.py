@@ -1,4 +1,4 @@
-"""Dead letters, the requests that a job has given up: listed, queued again, and removed."""
+"""Dead letters, the requests and callbacks that were given up: listed, queued again, and removed."""
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -7,10 +7,12 @@ from typing import Any, cast
 import redis
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter, requeue_call
+from cluster_serving.protocol.callbacks import SERDE
+from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Images, Input, SparseTensor
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.requeue import requeue_call
 from cluster_serving.protocol.scripts import call
 
 
@@ -45,7 +47,7 @@ class DeadLetters:
     def requeue(self, letter_id: str) -> str:
         """Put a request back on its stream and remove the letter and the error that answered it, in one step.
 
-        Return the new entry id of the request in the stream.
+        Return the new entry id of the request in the stream; of a callback, which front ends then post, its id.
 
         Raises:
             LaunchError: If the job has no letter of that id, or the payload was not kept.
@@ -57,6 +59,9 @@ class DeadLetters:
             raise LaunchError(str(error)) from None
         if entry_id is None:
             raise LaunchError(f"dead letter {letter_id} was removed in the meantime")
+        if isinstance(entry_id, int):
+            self.purge([letter_id])
+            return letter.request.uri
         return cast("bytes", entry_id).decode()
 
     def purge(self, letter_ids: Sequence[str]) -> int:
@@ -86,7 +91,7 @@ def details(letter_id: str, letter: DeadLetter) -> dict[str, Any]:
         "serde": request.serde.decode("utf8", "replace"),
         "reply_to": request.reply_to,
         "payload": "kept" if letter.kept else f"not kept: more than {MAX_PAYLOAD_BYTES} bytes",
-        "inputs": _inputs(letter) if letter.kept else None,
+        "inputs": _inputs(letter) if letter.kept and request.serde != SERDE else None,
     }
 
 

@@ -55,7 +55,7 @@ def test_the_example_answers_each_record_of_a_topic(own_cluster, tmp_path):
         ) as files,
     ):
         try:
-            wait_until(lambda: len(rows(answers)) == 40 or example.poll() or files.poll(), 240)
+            wait_until(lambda: len(rows(answers)) == 40 or example.poll() or files.poll(), 400)
         finally:
             cancel_all(own_cluster)
         said = [process.communicate(timeout=60)[0] for process in (example, files)]

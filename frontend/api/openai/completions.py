@@ -1,6 +1,6 @@
 """Completions: the parameters of a request become inputs of the model, and its outputs choices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,10 +62,16 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     content = parse(body)
     model = model_of(content)
     report = described.get(model)
-    if report is None:
-        return CompletionRequest((), model)
+    return CompletionRequest((), model) if report is None else to_request(content, most, report)
+
+
+def to_request(
+    content: Mapping[str, Any], most: int, report: SlotReport, prompt: TensorSpec | None = None
+) -> CompletionRequest:
+    """Return the request with a content, for a model that is known, and whose `prompt` may be; see `read`."""
+    model = model_of(content)
     specs = {spec.name: spec for spec in report.inputs}
-    prompt = prompt_of(report)
+    prompt = prompt or prompt_of(report)
     unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - specs.keys())
     if unknown:
         raise InvalidInput(
@@ -123,12 +129,12 @@ def text_input(spec: TensorSpec, text: str) -> Array:
     return array
 
 
-def whole(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the choices of complete answers, and the usage if the model counts tokens."""
+def whole(answers: Sequence[Mapping[str, Any]], make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+    """Return the choices of complete answers, each made as `choice` does, and the usage if the model counts tokens."""
     choices = []
     for index, outputs in enumerate(answers):
         text, reason = of_piece(outputs)
-        choices.append(choice(index, text, reason or "stop"))
+        choices.append(make(index, text, reason or "stop"))
     counts = [tuple(_last(outputs, f"{kind}_tokens") for kind in ("prompt", "completion")) for outputs in answers]
     if any(None in pair for pair in counts):
         return {"choices": choices}

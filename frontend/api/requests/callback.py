@@ -1,44 +1,53 @@
 """Callbacks: results that are posted to an address that the client gave."""
 
-import asyncio
-import contextlib
-import logging
 import os
-from collections.abc import Coroutine, Sequence
-from typing import Any
+import time
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import httpx
 
+from cluster_serving.frontend.api.requests import signature
 from cluster_serving.frontend.errors import Forbidden, StartError
-from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.loopback import is_loopback
 
-log = logging.getLogger(__name__)
-
-_PAUSES = (0.5, 2.0, 8.0)
 _TIMEOUT = 10.0
 _NOT_NOW = (408, 429)
-"""Statuses below 500 after which another try may succeed."""
+"""Statuses below 500 after which another attempt may succeed."""
 
 
-class Callbacks:
-    """Posts results to the hosts that the operator allows; a client cannot make this server call any other host.
+class Refused(Exception):
+    """A receiver, or the absence of one, has refused a message; the message of the exception says how.
 
-    A callback is lost with the front end that took the request; the result can still be fetched.
+    Attributes:
+        is_final: True if no further attempt can succeed.
+    """
+
+    def __init__(self, problem: str, is_final: bool = False) -> None:
+        super().__init__(problem)
+        self.is_final = is_final
+
+
+class Receivers:
+    """Posts messages to the hosts that the operator allows; a client cannot make this server call any other host.
 
     Args:
         hosts: Allowed hosts, as `host` or `host:port`.
+        secret: Keys that sign the messages; see `signature.keys_of`.
 
     Raises:
-        StartError: If hosts are allowed, and the proxies of the environment cannot be used.
+        StartError: If hosts are allowed, and the secret, or the proxies of the environment, cannot be used.
     """
 
-    def __init__(self, hosts: Sequence[str]) -> None:
+    def __init__(self, hosts: Sequence[str], secret: str = "") -> None:
         self._hosts = frozenset(hosts)
         # httpx follows no redirects by default, and must not: a redirect may lead to any host.
         self._client = _client(hosts) if hosts else None
-        self._tasks: set[asyncio.Task[None]] = set()
+        try:
+            self._keys = signature.keys_of(secret)
+        except ValueError as error:
+            raise StartError(str(error)) from None
 
     def check(self, url: object) -> None:
         """Check an address.
@@ -57,46 +66,31 @@ class Callbacks:
         if place not in self._hosts and parts.hostname not in self._hosts:
             raise Forbidden("results may not be posted to the host of 'callback' (callbackHosts)")
 
-    def post_later(self, url: str, content: Coroutine[Any, Any, bytes]) -> None:
-        """Post a content as soon as the coroutine returns it."""
-        task = asyncio.create_task(self._post(url, content))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def post(self, url: str, message_id: str, body: bytes) -> None:
+        """Post a message; its id is the same in each attempt.
 
-    def is_posting(self) -> bool:
-        """Return True if there is something to post."""
-        return bool(self._tasks)
+        Raises:
+            Refused: If the receiver does not accept it.
+        """
+        try:
+            # The callback may have been taken by a front end that allows other hosts.
+            self.check(url)
+        except (InvalidInput, Forbidden) as error:
+            raise Refused(str(error)) from None
+        assert self._client is not None  # noqa: S101 - for the type checker; `check` has allowed the host
+        made = signature.headers(self._keys, message_id, int(time.time()), body)
+        try:
+            response = await self._client.post(url, content=body, headers={"content-type": "application/json", **made})
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Refused(type(error).__name__) from None
+        if not response.is_success:
+            status = response.status_code
+            raise Refused(f"status {status}", is_final=status < 500 and status not in _NOT_NOW)
 
     async def close(self) -> None:
-        """Cancel what is not posted yet."""
-        for task in list(self._tasks):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        """Close the connections."""
         if self._client is not None:
             await self._client.aclose()
-
-    async def _post(self, url: str, content: Coroutine[Any, Any, bytes]) -> None:
-        host = urlsplit(url).hostname
-        try:
-            body = await content
-        except ServingError as error:
-            log.warning("a result was not posted to %s: %s", host, error)
-            return
-        assert self._client is not None  # noqa: S101 - for the type checker; `check` has allowed the host
-        for pause in (*_PAUSES, None):
-            try:
-                response = await self._client.post(url, content=body, headers={"content-type": "application/json"})
-                if response.is_success:
-                    return
-                problem = f"status {response.status_code}"
-                if response.status_code < 500 and response.status_code not in _NOT_NOW:
-                    break
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
-                problem = type(error).__name__
-            if pause is not None:
-                await asyncio.sleep(pause)
-        log.warning("a result was not posted to %s: %s", host, problem)
 
 
 def _client(hosts: Sequence[str]) -> httpx.AsyncClient:

@@ -13,12 +13,12 @@ from starlette.routing import Route
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
-from cluster_serving.frontend.api.requests.callback import Callbacks
+from cluster_serving.frontend.api.requests.callback import Receivers
+from cluster_serving.frontend.api.requests.delivery import Delivery
 from cluster_serving.frontend.api.requests.store import RequestStore, StoredResult, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
-from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http import events
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.merge import merged
@@ -29,7 +29,6 @@ from cluster_serving.protocol.pieces import BEGINNING, is_id
 
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
-_REDIS_PAUSE = 1.0
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -47,9 +46,12 @@ class _RequestRoutes:
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
         self._store = RequestStore(front.dispatch)
-        self._callbacks = Callbacks(front.options.callback_hosts)
-        front.on_close.append(self._callbacks.close)
-        front.works.append(self._callbacks.is_posting)
+        hosts, secret = front.options.callback_hosts, front.options.callback_secret.get_secret_value()
+        self._receivers = Receivers(hosts, secret)
+        self._delivery = Delivery(front, self._store, self._receivers, self._message)
+        if hosts:
+            front.on_start.append(self._delivery.start)
+            front.on_close.append(self._delivery.close)
 
     async def submit(self, request: Request) -> Response:
         options, registry = self._front.options, self._front.registry
@@ -61,7 +63,7 @@ class _RequestRoutes:
         )
         callback, records = asked.callback, asked.records
         if callback is not None:
-            self._callbacks.check(callback)
+            self._receivers.check(callback)
             if asked.stream:
                 raise InvalidInput("a request has 'callback' or 'stream', not both: a callback gets the whole answer")
         model = await registry.model(asked.model, asked.version)
@@ -79,7 +81,7 @@ class _RequestRoutes:
             model.together,
         )
         if callback is not None:
-            self._callbacks.post_later(callback, self._completed(ticket, model))
+            await self._delivery.add(ticket, callback, model.name)
         location = f"/v1/requests/{quote(str(ticket))}"
         if asked.stream and "text/event-stream" in request.headers.get("accept", ""):
             after = [BEGINNING] * ticket.count
@@ -99,7 +101,9 @@ class _RequestRoutes:
 
     async def cancel(self, request: Request) -> Response:
         call_of(request).protocol = "v1"
-        await self._store.cancel((await self._ticket(request))[0])
+        ticket, _ = await self._ticket(request)
+        await self._delivery.remove(ticket)
+        await self._store.cancel(ticket)
         return Response(status_code=204)
 
     async def events(self, request: Request) -> Response:
@@ -180,22 +184,17 @@ class _RequestRoutes:
             # asyncio logs every exception of a task that nothing has retrieved, and several tasks may have failed.
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _completed(self, ticket: Ticket, model: PublishedModel) -> bytes:
-        """Wait for all results, and return the body of the callback."""
-        results: list[StoredResult | None] = [None]
-        while None in results:
-            try:
-                results = await self._store.results(ticket, _MOST_WAIT)
-            except RedisUnavailable:
-                # The results are still there when Redis is back.
-                await asyncio.sleep(_REDIS_PAUSE)
-        return await self._written(ticket, results, model=model.name)
+    async def _message(self, ticket: Ticket, results: list[StoredResult], model: str) -> bytes:
+        """Return the body of the callback of a request."""
+        return await self._written(ticket, results, model=model)
 
     async def _written(self, ticket: Ticket, results: Sequence[StoredResult | None], **fields: str) -> bytes:
         fields["id"] = str(ticket)
         present = [result.outcome for result in results if result is not None]
         if len(present) < len(results):
-            return dumps({**fields, "status": "pending", "answered": len(present), "instances": len(results)})
+            counts = {"answered": len(present), "instances": len(results)}
+            position = await self._store.position(ticket, results.index(None))
+            return dumps({**fields, "status": "pending", **counts, "position": position})
         fields["status"] = "done" if worst_error(present) is None else "failed"
         if version := joined(result.version for result in results if result is not None):
             fields["version"] = version

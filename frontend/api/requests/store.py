@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -24,13 +25,15 @@ from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
-from cluster_serving.protocol.keys import NORMAL, JobKeys
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys
 from cluster_serving.protocol.results import Fields, Outputs, encode_error, version_of
-from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async
+from cluster_serving.protocol.scripts import COUNT_BEFORE, HAS_ENTRY, Call, call_all, call_async
 from cluster_serving.protocol.tensors import Inputs
 
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
+
+_MOST_COUNTED, _MOST_PAGES = 1000, 10
 
 _PRIORITY, _OWNER, _IN_PIECES, _ENTRIES = _FIELDS = "priority", "owner", "pieces", "entries"
 _ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
@@ -71,7 +74,7 @@ class Ticket:
         return JobKeys(self.job).ticket(self.secret)
 
     @classmethod
-    def read(cls, text: str, most: int) -> Ticket:
+    def read(cls, text: str, most: int = sys.maxsize) -> Ticket:
         """Read an id of a request with at most `most` instances; any other text raises `RequestNotFound`."""
         match = _ID.fullmatch(text)
         if match is None or int(match[2]) > most:
@@ -151,14 +154,54 @@ class RequestStore:
 
         To another caller it is unknown.
         """
+        known, found, in_pieces = await self._read(ticket)
+        if found != owner.encode():
+            raise RequestNotFound(_GONE)
+        return known, in_pieces
+
+    async def known(self, text: str) -> Ticket:
+        """Return the ticket of an id, whoever its owner is, with its entries."""
+        return (await self._read(Ticket.read(text)))[0]
+
+    async def _read(self, ticket: Ticket) -> tuple[Ticket, bytes, bool]:
         dispatcher = self._dispatch.dispatcher(ticket.job)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
-            found, in_pieces, shared = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _ENTRIES)
-        if found != owner.encode():
+            owner, in_pieces, shared = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _ENTRIES)
+        if owner is None:
             raise RequestNotFound(_GONE)
         entries = json.loads(shared) if shared else [[index] for index in range(ticket.count)]
-        return replace(ticket, entries=entries), in_pieces == b"1"
+        return replace(ticket, entries=entries), owner, in_pieces == b"1"
+
+    async def keep(self, ticket: Ticket, seconds: int) -> None:
+        """Keep an id for some seconds from now on."""
+        dispatcher = self._dispatch.dispatcher(ticket.job)
+        with dispatcher.using_redis():
+            await dispatcher.db.expire(ticket.key, seconds)
+
+    async def position(self, ticket: Ticket, index: int) -> int:
+        """Return the number of requests ahead of an instance: those of higher priorities, and those before in its own.
+
+        Those in its own are counted up to the first `_MOST_COUNTED` or so.
+        """
+        dispatcher, keys = self._dispatch.dispatcher(ticket.job), JobKeys(ticket.job)
+        db: Any = dispatcher.db
+        (uri,) = (ticket.uri(indices[0]) for indices in ticket.entries if index in indices)
+        with dispatcher.using_redis():
+            priority, entry = await db.hmget(ticket.key, _PRIORITY, uri)
+            if priority is None or entry is None:
+                return 0
+            higher = PRIORITIES[: PRIORITIES.index(priority.decode())]
+            ahead = sum([await db.xlen(keys.stream(name)) for name in higher])
+            first, counted = b"-", 0
+            for _ in range(_MOST_PAGES):
+                first, number = await call_async(
+                    db, Call(COUNT_BEFORE, [keys.stream(priority.decode())], [first, entry])
+                )
+                counted += number
+                if not first or counted >= _MOST_COUNTED:
+                    break
+        return int(ahead + counted)
 
     async def pieces(
         self, ticket: Ticket, index: int, after: str, timeout: float

@@ -38,15 +38,12 @@ class AppServer(Server):
         app: The application.
         options: The options.
         stopping: Function that is called when the server begins to stop, and no other one takes its place.
-        is_busy: Function that returns True while there is work apart from requests.
 
     Attributes:
         tls: Context of connections with TLS; None if there are none.
     """
 
-    def __init__(
-        self, app: ASGIApp, options: HttpOptions, stopping: Callable[[], None], is_busy: Callable[[], bool]
-    ) -> None:
+    def __init__(self, app: ASGIApp, options: HttpOptions, stopping: Callable[[], None]) -> None:
         self._protocols = limited(options, self.closed)
         super().__init__(
             uvicorn.Config(
@@ -66,7 +63,6 @@ class AppServer(Server):
         )
         self.tls = tls.server_context(options) if options.https_enabled else None
         self._stopping = stopping
-        self._is_busy = is_busy
         self._arriving: set[asyncio.Task[object]] = set()
 
     @property
@@ -97,7 +93,7 @@ class AppServer(Server):
         drain(self._protocols, self.server_state.connections)
 
     async def wait_for_clients(self, least: float, most: float) -> None:
-        """Wait for some seconds: between the two for the end of the last connection and of the last work."""
+        """Wait for some seconds: between the two for the end of the last connection."""
         began = time.monotonic()
         while (passed := time.monotonic() - began) < most and not self.force_exit:
             if passed >= least and not self.has_clients():
@@ -107,8 +103,8 @@ class AppServer(Server):
             await asyncio.sleep(min(most - passed, _LOOK_EVERY))
 
     def has_clients(self) -> bool:
-        """Return True if there are connections, or work apart from requests."""
-        return bool(self.connections) or self._is_busy()
+        """Return True if there are connections."""
+        return bool(self.connections)
 
     async def finish(self, timeout: int) -> None:
         """Answer the requests in progress and those of new connections, for some seconds, and close the application."""

@@ -34,7 +34,6 @@ class HttpServer(AppServer):
         ready: Function that is called with the URLs when the server listens.
         prepare: Coroutine function that must succeed before the server takes over the ports of another one.
         stopping: Function that is called when the server begins to stop, and no other one takes over its ports.
-        is_busy: Function that returns True while there is work apart from requests.
         grpc: Server for gRPC, which is started and stopped with this one; None for none.
         hot_restart: Takes the ports over from an old process and offers them to a new one; None if neither can be.
         workers: Further processes, which get most connections over HTTP; None for none.
@@ -50,12 +49,11 @@ class HttpServer(AppServer):
         ready: Callable[[list[str]], None],
         prepare: Callable[[], Awaitable[object]],
         stopping: Callable[[], None],
-        is_busy: Callable[[], bool],
         grpc: GrpcServer | None,
         hot_restart: HotRestart | None,
         workers: Workers | None,
     ) -> None:
-        super().__init__(app, options, stopping, is_busy)
+        super().__init__(app, options, stopping)
         self.urls: list[str] = []
         self._listening: list[tuple[socket.socket, ssl.SSLContext | None]] = []
         self._options = options

@@ -37,7 +37,6 @@ class WorkerServer(AppServer):
         app: The application.
         options: The options.
         stopping: Function that is called when the front end begins to stop, and no other one takes its place.
-        is_busy: Function that returns True while there is work apart from requests.
         sockets: See `sockets_from_environment`.
         answers: Answers to the questions of the first process.
     """
@@ -47,11 +46,10 @@ class WorkerServer(AppServer):
         app: ASGIApp,
         options: HttpOptions,
         stopping: Callable[[], None],
-        is_busy: Callable[[], bool],
         sockets: tuple[socket.socket, socket.socket],
         answers: Answers,
     ) -> None:
-        super().__init__(app, options, stopping, is_busy)
+        super().__init__(app, options, stopping)
         self._messages, self._given = sockets
         self._answers = {**answers, "drain": self._drain, "finish": self._finish}
         self._channel: Channel | None = None

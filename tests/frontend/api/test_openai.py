@@ -32,6 +32,32 @@ ENDLESS = """
     """
 
 
+TALKER = """
+    import json
+
+    class Handler:
+        inputs = {"messages": "str", "max_tokens": "int64"}
+        outputs = {"text": "str"}
+
+        def predict(self, batch):
+            turns = [json.loads(text) for text in batch["messages"]]
+            return {"text": [" ".join(f"{turn['role']}:{turn['content']}" for turn in chat) for chat in turns]}
+    """
+
+POLITE = """
+    class Handler:
+        inputs = {"text": "str", "system": "str"}
+        outputs = {"text": "str"}
+
+        def predict(self, batch):
+            return {"text": [f"{text} ({system})" for text, system in zip(batch["text"], batch["system"])]}
+    """
+
+
+def said(role, content):
+    return {"role": role, "content": content}
+
+
 @pytest.fixture
 def ask(serve):
     with openai.OpenAI(base_url=f"{serve().url}/v1", api_key="none", max_retries=0, timeout=30) as client:
@@ -50,6 +76,40 @@ def test_a_completion_comes_whole_or_in_pieces(redis_server, job, ask, tmp_path)
         # A parameter that the model does not take is left out, and `stop` is one or several texts.
         stopped = ask.completions.create(model=job, prompt="one two three", stop="three", top_p=0.5, user="me")
         assert stopped.choices[0].text == "one two "
+
+
+def test_a_model_of_one_text_answers_the_message_of_the_user(redis_server, job, ask, tmp_path):
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        create = ask.chat.completions.create
+        messages = [said("system", "Be brief."), said("user", [{"type": "text", "text": "one two three"}])]
+        whole = create(model=job, messages=messages, max_completion_tokens=2, response_format={"type": "text"})
+        (choice,) = whole.choices
+        assert (choice.message.role, choice.message.content) == ("assistant", "one two ")
+        assert (choice.finish_reason, whole.object) == ("length", "chat.completion")
+        chunks = list(create(model=job, messages=messages, stream=True))
+        assert [chunk.choices[0].delta.content for chunk in chunks] == ["one ", "two ", "three ", None]
+        assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * 3 + ["stop"]
+        assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
+        for wrong, message in (
+            ([said("user", "a"), said("assistant", "b"), said("user", "c")], "expected one message of the user"),
+            ([], "messages.* is not a list"),
+            ([said("user", [{"type": "image_url"}])], r"messages\[0\].content has parts that are no texts"),
+            ([{"content": "a"}], r"messages\[0\].role is not a text"),
+        ):
+            with pytest.raises(openai.BadRequestError, match=message):
+                create(model=job, messages=wrong)
+        with pytest.raises(openai.BadRequestError, match="'response_format' has another type"):
+            create(model=job, messages=messages, response_format={"type": "json_object"})
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"), [(TALKER, "system:Be brief. user:a assistant:b user:c"), (POLITE, "c (Be brief.)")]
+)
+def test_a_model_may_take_all_messages_or_that_of_the_system(redis_server, job, ask, tmp_path, code, answer):
+    messages = [said("system", "Be brief."), said("user", "a"), said("assistant", "b"), said("user", "c")]
+    with generating(redis_server.port, job, tmp_path, code):
+        given = messages if code is TALKER else [messages[0], messages[-1]]
+        assert ask.chat.completions.create(model=job, messages=given).choices[0].message.content == answer
 
 
 def test_several_prompts_are_several_choices(redis_server, job, ask, tmp_path):

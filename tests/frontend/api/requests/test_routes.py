@@ -1,21 +1,17 @@
 """Requests that are queued now and asked for later."""
 
 import json
-import logging
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
 
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
-from cluster_serving.frontend.main import main
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
 from tests.support.fixtures.echo import answering, echoed
-from tests.support.fixtures.waiting import wait_until
 
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
 PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]
@@ -76,6 +72,7 @@ def test_what_is_not_answered_yet_is_pending_and_can_be_cancelled(serve, db, job
     place = submit(serve().url)
     pending = httpx.get(f"{place}?wait=0.1", timeout=30).json()
     assert (pending["status"], pending["answered"], pending["instances"]) == ("pending", 0, 2)
+    assert pending["position"] == 0
     assert db.xlen(job) == 2
     assert httpx.delete(place).status_code == 204
     assert db.xlen(job) == 0
@@ -190,87 +187,6 @@ def test_an_expired_result_is_not_pending(serve, db, job):
     assert httpx.get(place).json()["code"] == "REQUEST_NOT_FOUND"
 
 
-class Receiver(BaseHTTPRequestHandler):
-    """Answers what is posted with one status after the other."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.posts.append(json.loads(body))
-        self.send_response(self.server.statuses.pop(0))
-        self.end_headers()
-
-    def log_message(self, *_):
-        """Print nothing."""
-
-
-@pytest.fixture
-def receiver():
-    with HTTPServer(("127.0.0.1", 0), Receiver) as receiver:
-        receiver.posts, receiver.statuses = [], []
-        thread = threading.Thread(target=receiver.serve_forever)
-        thread.start()
-        yield receiver
-        receiver.shutdown()
-        thread.join()
-
-
-@pytest.mark.usefixtures("vectors", "echo")
-@pytest.mark.parametrize("not_now", [503, 429, 408])
-def test_the_result_is_posted_to_a_host_that_is_allowed_until_it_takes_it(serve, job, receiver, not_now):
-    receiver.statuses = [not_now, 204]
-    place = f"127.0.0.1:{receiver.server_port}"
-    submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done")
-    wait_until(lambda: len(receiver.posts) == 2)
-    first, second = receiver.posts
-    assert first == second
-    assert (first["model"], first["status"], first["predictions"]) == (job, "done", PREDICTIONS)
-
-
-@pytest.mark.usefixtures("vectors", "echo")
-@pytest.mark.parametrize("status", [302, 404])
-def test_a_callback_that_is_refused_is_said_without_its_address(serve, receiver, caplog, status):
-    receiver.statuses = [status]
-    place = f"127.0.0.1:{receiver.server_port}"
-    submit(serve(f"--callbackHosts={place}").url, callback=f"http://{place}/done?token=hidden")
-    warnings = "cluster_serving.frontend.api.requests.callback"
-    wait_until(lambda: any(record.name == warnings for record in caplog.records))
-    (message,) = [record.getMessage() for record in caplog.records if record.name == warnings]
-    assert message == f"a result was not posted to 127.0.0.1: status {status}"
-    assert len(receiver.posts) == 1
-
-
-@pytest.mark.usefixtures("vectors", "echo")
-def test_a_callback_to_this_machine_goes_through_no_proxy(serve, receiver, monkeypatch):
-    receiver.statuses = [204]
-    place = f"127.0.0.1:{receiver.server_port}"
-    with monkeypatch.context() as environment:
-        for variable in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
-            environment.setenv(variable, "http://127.0.0.1:1")
-        environment.setenv("NO_PROXY", "example.com")
-        front = serve(f"--callbackHosts={place}")
-    submit(front.url, callback=f"http://{place}/done")
-    wait_until(lambda: receiver.posts)
-
-
-@pytest.mark.parametrize(("variable", "value"), [("HTTPS_PROXY", "http://host:port"), ("NO_PROXY", "[::1")])
-def test_a_proxy_that_cannot_be_used_is_one_line_of_the_start(serve, monkeypatch, capsys, variable, value):
-    monkeypatch.setenv(variable, value)
-    # Nobody who has no callbacks is troubled.
-    serve().stop()
-    with pytest.raises(SystemExit):
-        main(["--callbackHosts=host", "--port=0", "--grpcPort=0"])
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: callbacks cannot use the proxies of the environment") and variable in line
-
-
-def test_the_command_logs_no_addresses_of_callbacks(monkeypatch):
-    logger = logging.getLogger("httpx")
-    monkeypatch.setattr(logger, "level", logging.NOTSET)
-    with pytest.raises(SystemExit):
-        main(["--no-such-option"])
-    assert logger.level == logging.WARNING
-
-
 @pytest.mark.usefixtures("vectors")
 def test_priorities_have_streams_of_their_own_and_are_cancelled_there(serve, db, job):
     url = serve().url
@@ -296,3 +212,35 @@ def test_a_queued_request_may_have_a_deadline(serve, db, job):
         assert refused.status_code == 400
         assert "X-Timeout-Ms" in refused.json()["error"]
     assert db.xlen(job) == 3
+
+
+@pytest.mark.usefixtures("vectors")
+def test_the_status_of_a_request_tells_how_many_are_ahead(serve, db, job):
+    url = serve().url
+
+    def queued(priority):
+        answer = httpx.post(f"{url}/v1/requests", json={"instances": INSTANCES}, headers={"x-priority": priority})
+        return f"{url}{answer.headers['location']}"
+
+    def position(place):
+        return httpx.get(place, timeout=30).json()["position"]
+
+    first, second, low = queued("normal"), queued("normal"), queued("low")
+    assert list(map(position, (first, second, low))) == [0, 2, 4]
+    high = queued("high")
+    assert list(map(position, (high, first, second, low))) == [0, 2, 4, 6]
+    assert httpx.delete(first).status_code == 204
+    assert list(map(position, (high, second, low))) == [0, 2, 4]
+
+
+@pytest.mark.usefixtures("vectors")
+def test_a_long_queue_is_counted_up_to_a_thousand(serve, db, job):
+    for _ in range(1200):
+        db.xadd(job, {"uri": "other", "data": b"x"})
+    place = submit(serve().url)
+    assert 1000 <= httpx.get(place, timeout=30).json()["position"] <= 1200
+    db.delete(job)
+    for _ in range(12):
+        db.xadd(job, {"uri": "other", "data": bytes(1 << 20)})
+    place = submit(serve().url)
+    assert httpx.get(place, timeout=30).json()["position"] == 12

@@ -1,0 +1,161 @@
+"""Computation of batches: the requests of a file go to the queues of the jobs with the priority `low`."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+
+from cluster_serving.frontend.api.openai import batch_lines
+from cluster_serving.frontend.api.openai.batch_lines import Line
+from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of
+from cluster_serving.frontend.api.openai.codecs import error_body, outputs
+from cluster_serving.frontend.api.openai.files import FileStore
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import DataPlane
+from cluster_serving.frontend.errors import FileNotFound, ModelNotReady, Overloaded, unexpected
+from cluster_serving.frontend.leased_work import TURN, LeasedWork
+from cluster_serving.frontend.models.dispatch import in_window
+from cluster_serving.frontend.server.http.responses import dumps
+from cluster_serving.protocol.errors import QueueFull, RedisUnavailable, RequestLost, RequestTooLarge, ServingError
+
+log = logging.getLogger(__name__)
+
+_MOST_BATCHES = 4
+_AT_ONCE = 64
+"""Requests of a batch at a time: enough to fill batches of a model, and few beside the requests of others."""
+
+_GRACE = 60.0
+
+_LATER = (RedisUnavailable, Overloaded, QueueFull, ModelNotReady, RequestLost)
+"""Errors after which a request is sent again, until the batch expires."""
+
+
+class BatchRunner:
+    """Takes batches from the queue, and computes what is not answered yet."""
+
+    def __init__(self, front: FrontEnd, files: FileStore, store: BatchStore) -> None:
+        self._front, self._files, self._store, self._plane = front, files, store, DataPlane(front)
+        self._work = LeasedWork(front.dispatch, queue_of, self._jobs, self._run, _MOST_BATCHES)
+        self.start, self.close = self._work.start, self._work.close
+
+    async def add(self, batch: Batch) -> None:
+        """Queue a batch."""
+        await self._work.add(self._store.home, batch["id"], b"-")
+
+    async def _jobs(self) -> tuple[str]:
+        return (self._store.home,)
+
+    async def _run(self, home: str, batch_id: str, _: bytes) -> None:
+        with suppress(FileNotFound):
+            batch, owner = await self._store.read(batch_id)
+            if batch["status"] in UNFINISHED:
+                await self._complete(batch, owner)
+        await self._work.call(home, queue_of(home).end(batch_id))
+        await self._store.forget_answers(batch_id)
+
+    async def _complete(self, batch: Batch, owner: str) -> None:
+        try:
+            content = await self._files.content(batch["input_file_id"], owner)
+        except FileNotFound:
+            content = b""
+        lines, errors = await asyncio.to_thread(batch_lines.read, content, batch["endpoint"])
+        if errors:
+            await self._store.write(batch, "failed", errors={"object": "list", "data": errors})
+            return
+        try:
+            await self._compute(batch, lines)
+        except RequestTooLarge as error:
+            data = [{"code": error.code, "line": None, "message": str(error), "param": None}]
+            await self._store.write(batch, "failed", errors={"object": "list", "data": data})
+            return
+        await self._store.write(batch, "finalizing")
+        await self._finish(batch, lines, owner)
+
+    async def _compute(self, batch: Batch, lines: list[Line]) -> None:
+        """Answer all lines, or those until the batch is cancelled or expires."""
+        counts = {"total": len(lines), "completed": 0, "failed": 0}
+        await self._store.write(batch, "in_progress", request_counts=counts)
+        left = sorted(set(range(len(lines))) - await self._store.answered(batch["id"]))
+        work = asyncio.ensure_future(in_window((self._answer(batch, index, lines[index]) for index in left), _AT_ONCE))
+        try:
+            while not work.done() and time.time() < batch["expires_at"]:
+                await asyncio.wait({work}, timeout=TURN)
+                if await self._store.is_cancelled(batch["id"]):
+                    break
+            if work.done():
+                work.result()
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _finish(self, batch: Batch, lines: list[Line], owner: str) -> None:
+        good, bad = await self._store.answers(batch["id"])
+        status = "cancelled" if await self._store.is_cancelled(batch["id"]) else "completed"
+        if len(good) + len(bad) < len(lines) and status == "completed":
+            status = "expired"
+            rest = (index for index in range(len(lines)) if index not in good and index not in bad)
+            bad |= {index: batch_lines.expired(lines[index].custom_id, _new_id()) for index in rest}
+        await self._store.write(
+            batch,
+            status,
+            output_file_id=await self._file(good, f"{batch['id']}_output.jsonl", owner),
+            error_file_id=await self._file(bad, f"{batch['id']}_error.jsonl", owner),
+            request_counts={"total": len(lines), "completed": len(good), "failed": len(bad)},
+        )
+
+    async def _file(self, found: Mapping[int, bytes], name: str, owner: str) -> str | None:
+        if not found:
+            return None
+        content = b"".join(found[index] + b"\n" for index in sorted(found))
+        return (await self._files.put(content, name, "batch_output", owner, bounded=False)).id
+
+    async def _answer(self, batch: Batch, index: int, line: Line) -> None:
+        """Answer a line, however long it takes, unless its batch has ended."""
+        while batch["status"] == "in_progress":
+            try:
+                status, body = 200, await self._body(batch, line)
+            except _LATER:
+                await asyncio.sleep(TURN)
+                continue
+            except ServingError as error:
+                status, body = error.http_status, dumps(error_body(error))
+            except Exception as error:
+                log.exception("a request of a batch failed")
+                status, body = 500, dumps(error_body(unexpected(error)))
+            written = batch_lines.answer(line.custom_id, _new_id(), status, body)
+            if batch["status"] == "in_progress":
+                await self._keep(batch["id"], index, written, status == 200)
+            return
+
+    async def _keep(self, batch_id: str, index: int, written: bytes, is_good: bool) -> None:
+        size = 0
+        while not size:
+            with suppress(RedisUnavailable):
+                size = await self._store.add_answer(batch_id, index, written, is_good)
+                continue
+            await asyncio.sleep(TURN)
+        most = self._front.options.max_file_bytes
+        if size > most:
+            raise RequestTooLarge(f"the answers have more than {most} bytes (maxFileBytes); split the file")
+
+    async def _body(self, batch: Batch, line: Line) -> bytes:
+        front, codec = self._front, batch_lines.ENDPOINTS[batch["endpoint"]]()
+        asked = await self._plane.read(codec, line.body, await front.registry.described())
+        model = await front.registry.model(asked.model)
+        front.check(model, needs_signature=True)
+        if not asked.records:
+            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
+        front.metrics.asked(codec.protocol, model.name, len(asked.records))
+        # What expires is withdrawn before.
+        seconds = batch["expires_at"] - time.time() + _GRACE
+        answered = await front.dispatch.predict(
+            *(model.job, asked.records, seconds, "low", model.asked, model.together, model.at_once)
+        )
+        body: bytes = await self._plane.write(codec, model, asked, outputs(answered.outcomes))
+        return body
+
+
+def _new_id() -> str:
+    return f"batch_req_{uuid.uuid4().hex}"

@@ -1,0 +1,117 @@
+"""OpenAI's batch form over HTTP: `/v1/files` and `/v1/batches`."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.api.openai.batch_lines import ENDPOINTS
+from cluster_serving.frontend.api.openai.batch_runner import BatchRunner
+from cluster_serving.frontend.api.openai.batch_store import BatchStore
+from cluster_serving.frontend.api.openai.codecs import answered
+from cluster_serving.frontend.api.openai.files import FileStore, page
+from cluster_serving.frontend.api.openai.multipart import parts
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.server.http.call import HttpCall, call_of
+from cluster_serving.frontend.server.http.responses import Json, read_body
+from cluster_serving.protocol.errors import InvalidInput
+
+_OPEN = ("validating", "in_progress")
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """Return the routes of files and batches."""
+    api = _BatchRoutes(front)
+    made = [
+        ("/v1/files", api.upload, "POST"),
+        ("/v1/files", api.files, "GET"),
+        ("/v1/files/{id}", api.file, "GET"),
+        ("/v1/files/{id}", api.delete, "DELETE"),
+        ("/v1/files/{id}/content", api.content, "GET"),
+        ("/v1/batches", api.submit, "POST"),
+        ("/v1/batches", api.batches, "GET"),
+        ("/v1/batches/{id}", api.batch, "GET"),
+        ("/v1/batches/{id}/cancel", api.cancel, "POST"),
+    ]
+    return [Route(path, answered(handler), methods=[method]) for path, handler, method in made]
+
+
+class _BatchRoutes:
+    def __init__(self, front: FrontEnd) -> None:
+        self._options = front.options
+        self._files = FileStore(front)
+        self._store = BatchStore(front, self._files)
+        self._runner = BatchRunner(front, self._files, self._store)
+        if front.options.max_file_bytes:
+            front.on_start.append(self._runner.start)
+            front.on_close.append(self._runner.close)
+
+    async def upload(self, request: Request) -> Response:
+        call = _call(request)
+        form = parts(await read_body(call, self._options), call.header(b"content-type") or "")
+        if "file" not in form or not form["file"].filename:
+            raise InvalidInput("the form has no 'file'")
+        if "purpose" not in form or form["purpose"].content != b"batch":
+            raise InvalidInput("'purpose' is not 'batch'")
+        file = await self._files.put(form["file"].content, form["file"].filename, "batch", call.client)
+        return Json(file.shown())
+
+    async def files(self, request: Request) -> Response:
+        found = await self._files.of(_call(request).client)
+        return Json(page([file.shown() for file in found], request.query_params))
+
+    async def file(self, request: Request) -> Response:
+        return Json((await self._files.get(request.path_params["id"], _call(request).client)).shown())
+
+    async def delete(self, request: Request) -> Response:
+        await self._files.delete(request.path_params["id"], _call(request).client)
+        return Json({"id": request.path_params["id"], "object": "file", "deleted": True})
+
+    async def content(self, request: Request) -> Response:
+        content = await self._files.content(request.path_params["id"], _call(request).client)
+        return Response(content, media_type="application/octet-stream")
+
+    async def submit(self, request: Request) -> Response:
+        call = _call(request)
+        asked = parse(await read_body(call, self._options))
+        endpoint, file_id, metadata = asked.get("endpoint"), asked.get("input_file_id"), asked.get("metadata")
+        if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
+            raise InvalidInput(f"'endpoint' is {str(endpoint)[:64]!r}; expected {', '.join(ENDPOINTS)}")
+        if asked.get("completion_window") != "24h":
+            raise InvalidInput("'completion_window' is not '24h'")
+        if not isinstance(file_id, str):
+            raise InvalidInput("'input_file_id' is not a text")
+        if not (metadata is None or _is_metadata(metadata)):
+            raise InvalidInput("'metadata' is not an object of at most 16 texts of at most 512 characters")
+        await self._files.get(file_id, call.client)
+        batch = await self._store.make(endpoint, file_id, metadata, call.client)
+        await self._runner.add(batch)
+        return Json(batch)
+
+    async def batches(self, request: Request) -> Response:
+        return Json(page(await self._store.of(_call(request).client), request.query_params))
+
+    async def batch(self, request: Request) -> Response:
+        return Json(await self._store.get(request.path_params["id"], _call(request).client))
+
+    async def cancel(self, request: Request) -> Response:
+        batch_id, owner = request.path_params["id"], _call(request).client
+        batch = await self._store.get(batch_id, owner)
+        if batch["status"] not in (*_OPEN, "cancelling"):
+            raise InvalidInput(f"the batch cannot be cancelled: it is {batch['status']}")
+        await self._store.cancel(batch_id)
+        return Json(await self._store.get(batch_id, owner))
+
+
+def _call(request: Request) -> HttpCall:
+    call = call_of(request)
+    call.protocol = "openai"
+    return call
+
+
+def _is_metadata(value: Any) -> bool:
+    if not isinstance(value, dict) or len(value) > 16:
+        return False
+    return all(isinstance(text, str) and len(text) <= 512 for pair in value.items() for text in pair)

@@ -1,0 +1,89 @@
+"""Chat completions: the messages of a request become the text of a completion."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.api.openai import completions
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.slots import SlotReport
+
+_MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(completions.CompletionRequest):
+    """A request for chat completions."""
+
+
+def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> ChatRequest:
+    """Read a request; see `completions.read`.
+
+    A model with the input `messages` gets all messages as JSON. Any other gets the text of the user's message, and that
+    of the system's message as the input `system`, if it has that.
+
+    Raises:
+        InvalidInput: If there are several messages of users or assistants, and the model takes one text.
+    """
+    content = dict(parse(body))
+    messages = _messages(content.pop(_MESSAGES, None))
+    if content.pop("response_format", None) not in (None, {"type": "text"}):
+        raise InvalidInput("'response_format' has another type than 'text'")
+    if (most_tokens := content.pop("max_completion_tokens", None)) is not None:
+        content["max_tokens"] = most_tokens
+    report = described.get(completions.model_of(content))
+    if report is None:
+        return ChatRequest((), completions.model_of(content))
+    specs = {spec.name: spec for spec in report.inputs}
+    if _SYSTEM in specs:
+        content[_SYSTEM] = _text_of(messages, _SYSTEM)
+    takes_all = _MESSAGES in specs
+    content["prompt"] = json.dumps(messages) if takes_all else _turn(messages)
+    asked = completions.to_request(content, most, report, specs[_MESSAGES] if takes_all else None)
+    return ChatRequest(asked.records, asked.model, asked.stream)
+
+
+def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
+    """Return one choice of a chat completion."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return {"index": index, "message": message, "logprobs": None, "finish_reason": reason}
+
+
+def piece(index: int, text: str, reason: str | None) -> dict[str, Any]:
+    """Return a piece of one choice."""
+    delta = {} if reason else {"role": "assistant", "content": text}
+    return {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
+
+
+def _messages(given: Any) -> list[dict[str, str]]:
+    if not isinstance(given, list) or not given or not all(isinstance(message, dict) for message in given):
+        raise InvalidInput('\'messages\' is not a list; expected [{"role": "user", "content": "…"}, …]')
+    return [
+        {"role": _checked(index, "role", message.get("role")), "content": _content(index, message.get("content"))}
+        for index, message in enumerate(given)
+    ]
+
+
+def _content(index: int, content: Any) -> str:
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    if not all(isinstance(part, dict) and part.get("type") == "text" for part in parts):
+        raise InvalidInput(f"messages[{index}].content has parts that are no texts")
+    return "".join(_checked(index, "content", part.get("text")) for part in parts)
+
+
+def _checked(index: int, name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"messages[{index}].{name} is not a text")
+    return value
+
+
+def _text_of(messages: Sequence[Mapping[str, str]], role: str) -> str:
+    return "\n".join(message["content"] for message in messages if message["role"] == role)
+
+
+def _turn(messages: Sequence[Mapping[str, str]]) -> str:
+    if [message["role"] for message in messages if message["role"] not in (_SYSTEM, "developer")] != [_USER]:
+        raise InvalidInput("the model takes one text; expected one message of the user, or a model with 'messages'")
+    return _text_of(messages, _USER)

@@ -1,0 +1,114 @@
+"""Codecs of completions, chat completions and embeddings, and the form of errors."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cluster_serving.frontend.api.json_codec import JsonCodec
+from cluster_serving.frontend.api.openai import chat, completions, embeddings
+from cluster_serving.frontend.dataplane import Call, succeeded
+from cluster_serving.frontend.models.registry import PublishedModel
+from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.responses import dumps, error_response
+from cluster_serving.protocol.columns import Outcomes
+from cluster_serving.protocol.errors import ServingError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+A = TypeVar("A", completions.CompletionRequest, embeddings.EmbeddingRequest)
+
+
+def error_body(error: ServingError) -> dict[str, Any]:
+    """Return the JSON of an error; its `type` is one of OpenAI's, and its `code` ours."""
+    kind = "invalid_request_error" if error.http_status < 500 else "server_error"
+    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
+
+
+def answered(handler: Handler) -> Handler:
+    """Return the handler of a route, whose errors have the form of the API."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except ServingError as error:
+            if error.version:
+                call_of(request).version = error.version
+            return error_response(error, dumps(error_body(error)))
+
+    return answer
+
+
+def outputs(outcomes: Outcomes) -> list[dict[str, Any]]:
+    """Return the outputs of all records by name, or raise the first error."""
+    return [answer if isinstance(answer, dict) else {"ranking": answer} for answer in succeeded(outcomes)]
+
+
+class OpenAICodec(JsonCodec[A, list[dict[str, Any]]]):
+    """Base of the codecs."""
+
+    protocol = "openai"
+
+    def merge(self, call: Call, model: PublishedModel, asked: A, outcomes: Outcomes) -> list[dict[str, Any]]:
+        """Return the outputs of all records, or raise the first error."""
+        return outputs(outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Completions(OpenAICodec[completions.CompletionRequest]):
+    """Codec of one completion."""
+
+    id: str
+    created: int
+
+    prefix: ClassVar[str] = "cmpl-"
+    names: ClassVar[tuple[str, str]] = "text_completion", "text_completion"
+    """`object` of an answer, and of a piece of it."""
+
+    @classmethod
+    def new(cls) -> Self:
+        """Return the codec of a new answer."""
+        return cls(f"{cls.prefix}{uuid.uuid4().hex}", int(time.time()))
+
+    decode = staticmethod(completions.read)
+    choice = staticmethod(completions.choice)
+    piece = staticmethod(completions.choice)
+
+    def started(self, model: PublishedModel, in_pieces: bool = False) -> dict[str, Any]:
+        """Return the fields that an answer begins with, and each piece of it."""
+        return {"id": self.id, "object": self.names[in_pieces], "created": self.created, "model": model.name}
+
+    def encode(
+        self, model: PublishedModel, asked: completions.CompletionRequest, answer: list[dict[str, Any]]
+    ) -> bytes:
+        """Write the body of the answer."""
+        return dumps(self.started(model) | completions.whole(answer, self.choice))
+
+
+class Chat(Completions):
+    """Codec of one chat completion."""
+
+    prefix = "chatcmpl-"
+    names = "chat.completion", "chat.completion.chunk"
+    decode = staticmethod(chat.read)
+    choice = staticmethod(chat.choice)
+    piece = staticmethod(chat.piece)
+
+
+class Embeddings(OpenAICodec[embeddings.EmbeddingRequest]):
+    """Codec of embeddings."""
+
+    decode = staticmethod(embeddings.read)
+
+    def encode(self, model: PublishedModel, asked: embeddings.EmbeddingRequest, answer: list[dict[str, Any]]) -> bytes:
+        """Write the body of the answer."""
+        return embeddings.write(answer, asked, model.name)

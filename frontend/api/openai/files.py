@@ -1,0 +1,123 @@
+"""Files of batches: in Redis, with a bound on all of them, and for some days."""
+
+import json
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.errors import FileNotFound
+from cluster_serving.protocol.errors import QueueFull
+
+KEPT = 7 * 24 * 3600
+"""Seconds for which a file is kept."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file apart from its content; `owner` is the name of the API key that has sent it, empty without keys."""
+
+    id: str
+    filename: str
+    purpose: str
+    bytes: int
+    created_at: int
+    expires_at: int
+    owner: str = ""
+
+    def shown(self) -> dict[str, Any]:
+        """Return the file as clients see it."""
+        return {key: value for key, value in asdict(self).items() if key != "owner"} | {
+            "object": "file",
+            "status": "processed",
+        }
+
+
+class FileStore:
+    """Keeps files. One of another owner is unknown, as one that has expired is: `FileNotFound`.
+
+    Attributes:
+        home: Name in place of a job's with which the keys begin; in a Redis Cluster it is that of the first job.
+    """
+
+    def __init__(self, front: FrontEnd) -> None:
+        self._most = front.options.max_file_bytes
+        self.home = front.dispatch.jobs[0] if front.dispatch.jobs else "cluster-serving"
+        self._dispatcher = front.dispatch.dispatcher(self.home)
+        self._index = f"{self.home}:files"
+
+    async def put(self, content: bytes, filename: str, purpose: str, owner: str, bounded: bool = True) -> StoredFile:
+        """Keep a file.
+
+        Raises:
+            QueueFull: If all files together would be larger than `maxFileBytes`, unless it is not `bounded`.
+        """
+        now, db = time.time(), self._db
+        times = int(now), int(now) + KEPT
+        file = StoredFile(f"file-{uuid.uuid4().hex}", filename, purpose, len(content), *times, owner)
+        if bounded and sum(other.bytes for other in await self._all()) + len(content) > self._most:
+            raise QueueFull(
+                f"all files together would have more than {self._most} bytes (maxFileBytes); DELETE /v1/files/<id>"
+            )
+        with self._dispatcher.using_redis():
+            async with db.pipeline() as pipeline:
+                key = self._key(file.id)
+                pipeline.hset(key, mapping={"file": json.dumps(asdict(file)), "content": content})
+                pipeline.expire(key, KEPT)
+                pipeline.zadd(self._index, {file.id: now + KEPT})
+                await pipeline.execute()
+        return file
+
+    async def get(self, file_id: str, owner: str) -> StoredFile:
+        """Return a file."""
+        with self._dispatcher.using_redis():
+            text = await self._db.hget(self._key(file_id), "file")
+        file = StoredFile(**json.loads(text)) if text else None
+        if file is None or file.owner != owner:
+            raise FileNotFound(f"there is no file {file_id[:64]!r}, or it is no longer kept")
+        return file
+
+    async def content(self, file_id: str, owner: str) -> bytes:
+        """Return the content of a file."""
+        await self.get(file_id, owner)
+        with self._dispatcher.using_redis():
+            return bytes(await self._db.hget(self._key(file_id), "content") or b"")
+
+    async def delete(self, file_id: str, owner: str) -> None:
+        """Delete a file."""
+        await self.get(file_id, owner)
+        with self._dispatcher.using_redis():
+            await self._db.unlink(self._key(file_id))
+            await self._db.zrem(self._index, file_id)
+
+    async def of(self, owner: str) -> list[StoredFile]:
+        """Return the files of an owner, the newest first."""
+        return [file for file in reversed(await self._all()) if file.owner == owner]
+
+    async def _all(self) -> list[StoredFile]:
+        with self._dispatcher.using_redis():
+            await self._db.zremrangebyscore(self._index, "-inf", time.time())
+            async with self._db.pipeline(transaction=False) as pipeline:
+                for file_id in await self._db.zrange(self._index, 0, -1):
+                    pipeline.hget(self._key(file_id.decode()), "file")
+                texts = await pipeline.execute()
+        return [StoredFile(**json.loads(text)) for text in texts if text]
+
+    @property
+    def _db(self) -> Any:
+        return self._dispatcher.db
+
+    def _key(self, file_id: str) -> str:
+        return f"{self.home}:file:{file_id}"
+
+
+def page(items: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
+    """Return the part of a list that a client asks for by `limit` and `after`."""
+    ids = [item["id"] for item in items]
+    start = ids.index(query["after"]) + 1 if query.get("after") in ids else 0
+    most = int(query.get("limit", "")) if query.get("limit", "").isdecimal() else len(items)
+    shown = items[start : start + max(1, most)]
+    ends = {"first_id": shown[0]["id"], "last_id": shown[-1]["id"]} if shown else {"first_id": None, "last_id": None}
+    return {"object": "list", "data": shown, **ends, "has_more": start + len(shown) < len(items)}

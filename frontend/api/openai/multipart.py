@@ -1,0 +1,37 @@
+"""Bodies of the type multipart/form-data, in which clients send files."""
+
+from email.message import Message
+from email.parser import BytesHeaderParser
+from typing import NamedTuple
+
+from cluster_serving.protocol.errors import InvalidInput
+
+
+class Part(NamedTuple):
+    """A field of a form: its content, and the name of the file, empty if it is none."""
+
+    content: bytes
+    filename: str = ""
+
+
+def parts(body: bytes, content_type: str) -> dict[str, Part]:
+    """Return the fields of a form by name.
+
+    Raises:
+        InvalidInput: If the body is no form.
+    """
+    head = Message()
+    head["content-type"] = content_type
+    boundary = head.get_boundary("")
+    if head.get_content_type() != "multipart/form-data" or not boundary:
+        raise InvalidInput("the body is not multipart/form-data with a boundary")
+    found = {}
+    # The first piece is before the first boundary, and the last one after the end.
+    for piece in (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin1", "replace"))[1:-1]:
+        headers, gap, content = piece.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+        described = BytesHeaderParser().parsebytes(headers)
+        name = described.get_param("name", header="content-disposition")
+        if not gap or not isinstance(name, str):
+            raise InvalidInput("a part of the form has no name")
+        found[name] = Part(content, described.get_filename("")[:256])
+    return found
