@@ -8,6 +8,7 @@ Standard input has JSON with the fields of `Task`. The process ends with 1 if a 
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,9 @@ from cluster_serving.embed.output import FAILURES, Outcomes, Output
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import Unit
 from cluster_serving.protocol.parent import die_with_parent
+
+_BACKGROUND = 10
+"""Niceness of this program beside a job."""
 
 
 def main() -> None:
@@ -88,6 +92,8 @@ def _in_processes(task: Task, units: Sequence[Unit]) -> Outcomes:
 
 
 def _through_job(task: Task, units: Sequence[Unit]) -> Outcomes:
+    # The job may be on this machine, where requests of others come first, too.
+    os.nice(_BACKGROUND)
     for unit in units:
         yield unit, _outcome(partial(score, task, unit))
 

@@ -76,11 +76,10 @@ def test_a_request_meets_one_batch_at_most_and_a_few_of_them_meet_any(cluster, j
 def test_errors_are_those_of_the_rows(cluster, job, tmp_path):
     folder, _ = job
     (tmp_path / "rows.jsonl").write_text('{"x": 1}\n{"x": null}\n{"x": "cat"}\n{"x": [1, 2]}\n{"x": 2}')
-    done = cluster.run(
-        "cluster-serving-cli", *SCORE, "--input", tmp_path / "rows.jsonl", "--output", tmp_path, cwd=folder
-    )
+    arguments = ("--input", tmp_path / "rows.jsonl", "--output", tmp_path / "out")
+    done = cluster.run("cluster-serving-cli", *SCORE, *arguments, cwd=folder)
     assert done.returncode == 0, done.stderr
-    rows = pq.read_table(tmp_path / "rows.jsonl.parquet").to_pylist()
+    rows = pq.read_table(tmp_path / "out" / "rows.jsonl.parquet").to_pylist()
     assert [row["y"] for row in rows] == [2, None, None, None, 4]
     assert rows[1]["error"] == "INVALID_INPUT: an input of this row is null"
     assert rows[2]["error"] == "INVALID_INPUT: the column 'x' has no number: 'cat'"
