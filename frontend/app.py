@@ -1,5 +1,6 @@
 """The servers of a front end: the routes and services of all APIs, and the middleware around them."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -25,6 +26,7 @@ from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
+from cluster_serving.frontend.models.history import History
 from cluster_serving.frontend.server import traces
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import acquire_for_worker, remote_acquire
@@ -107,10 +109,11 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        front.history.start()
         for start in front.on_start:
             start()
+        sampling = asyncio.create_task(History(front.registry, front.dispatch).run())
         yield
+        sampling.cancel()
         if grpc is not None:
             await grpc.stopped()
         await front.close()

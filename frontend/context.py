@@ -11,7 +11,6 @@ from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.control import ModelControl
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
-from cluster_serving.frontend.models.history import History
 from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel, ServableModel, read_servables
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
@@ -68,7 +67,6 @@ class FrontEnd:
         self.health = Health(self.registry, self.dispatch, options.probe_interval, options.probe_timeout)
         self.dispatch.on_answer = self.health.note_answer
         self.control = ModelControl(self.dispatch)
-        self.history = History(self.registry, self.dispatch)
         self.total_metrics: Callable[[], Awaitable[Part]] = self.own_metrics
 
     async def own_metrics(self) -> Part:
@@ -78,7 +76,7 @@ class FrontEnd:
 
     async def close(self) -> None:
         """Close the connections."""
-        for close in (*self.on_close, self.history.close, self.health.close, self.dispatch.close, self.offload.close):
+        for close in (*self.on_close, self.health.close, self.dispatch.close, self.offload.close):
             # None of them may keep the process from its end.
             try:
                 async with time_limit(_CLOSE_TIMEOUT):

@@ -1,9 +1,9 @@
 """The pages `/ui` and `/docs`: their files, and the data that `/ui` shows."""
 
-import asyncio
+import json
 import mimetypes
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,16 @@ from cluster_serving.frontend.api.changes import check_change
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models import dead_letters, figures
+from cluster_serving.frontend.models import dead_letters
+from cluster_serving.frontend.models.history import figures
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json, read_body
-from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.exposition import Reading
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.metrics import COMPUTE, CPU_TIME, PROCESS_MEMORY
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
@@ -86,7 +88,7 @@ class _Page:
             "traceUrl": front.options.trace_url,
             "mayChange": front.options.is_local or front.admission.has_keys,
             "models": [self._described(model, readings.get(model.job)) for model in models],
-            "jobs": {job: figures.of_job(reading) for job, reading in readings.items()},
+            "jobs": {job: figures(reading) for job, reading in readings.items()},
         }
         return Json(content, headers=_NO_STORE)
 
@@ -97,15 +99,19 @@ class _Page:
         if not since.isdecimal() or len(since) > 16:
             raise InvalidInput(f"since is {since[:32]!r}; expected a time in milliseconds since the epoch")
         job = (await self._front.registry.model(request.path_params["name"])).job
-        history, events, letters = await asyncio.gather(
-            self._front.history.since(job, int(since)),
-            self._events(job),
-            dead_letters.newest(self._front.dispatch, job),
-        )
-        for letter in letters:
-            letter["error"] = self._told(letter["error"])
-            letter["traceback"] = letter["traceback"] and self._told(letter["traceback"])
-        return Json({"history": history, "events": events, "deadLetters": letters}, headers=_NO_STORE)
+
+        def ask(pipeline: Any, job: str) -> None:
+            pipeline.xrange(JobKeys(job).history, min=str(int(since) + 1))
+            pipeline.xrevrange(JobKeys(job).events, count=_MOST_EVENTS)
+            pipeline.execute_command(*dead_letters.newest_call(job).command(by_text=True))
+
+        ((history, events, letters),) = await self._front.dispatch.ask_all([job], ask)
+        content = {
+            "history": [json.loads(sample[b"figures"]) for _, sample in history],
+            "events": [asdict(Event.of(*event)) for event in events],
+            "deadLetters": [self._letter(*letter) for letter in letters],
+        }
+        return Json(content, headers=_NO_STORE)
 
     async def requeue(self, request: Request) -> Response:
         """Queue dead letters of a model again."""
@@ -121,13 +127,6 @@ class _Page:
         refused = await dead_letters.requeue(self._front.dispatch, job, ids, by)
         return Json({"requeued": [each for each in ids if each not in refused], "refused": refused})
 
-    async def _events(self, job: str) -> list[dict[str, Any]]:
-        (answer,) = await self._front.dispatch.ask(
-            [job], lambda pipeline, job: pipeline.xrevrange(JobKeys(job).events, count=_MOST_EVENTS)
-        )
-        found = [] if isinstance(answer, ServingError) else answer[0]
-        return [asdict(event) for event in (Event.of(*entry) for entry in found)]
-
     def _described(self, model: PublishedModel, reading: Reading | None) -> dict[str, Any]:
         slots: Mapping[tuple[str, str], Mapping[str, int]] = reading.slots if reading else {}
         reports = [self._slot(each, slots.get((each.version, str(each.index)), {})) for each in model.reports]
@@ -135,7 +134,17 @@ class _Page:
 
     def _slot(self, slot: SlotReport, values: Mapping[str, int]) -> dict[str, Any]:
         told = {name: getattr(slot, name) for name in ("index", "state", "device", "threads", "restarts", "code")}
-        return {**told, "error": slot.error and self._told(slot.error), **figures.of_slot(values)}
+        return {
+            **told,
+            "error": slot.error and self._told(slot.error),
+            "computeUs": values.get(COMPUTE.sum, 0),
+            "cpuUs": values.get(CPU_TIME.name, 0),
+            "memory": values.get(PROCESS_MEMORY.name, 0),
+        }
+
+    def _letter(self, letter_id: bytes, fields: Sequence[bytes]) -> dict[str, Any]:
+        letter = dead_letters.described(letter_id, fields)
+        return letter | {name: letter[name] and self._told(letter[name]) for name in ("error", "traceback")}
 
     def _told(self, cause: str) -> str:
         return self._front.told(cause, "cluster-serving-cli has the cause")

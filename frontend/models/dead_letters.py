@@ -9,7 +9,7 @@ from typing import Any
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol import events
 from cluster_serving.protocol.dead_letters import DeadLetter
-from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.requeue import requeue_call
 from cluster_serving.protocol.scripts import DEAD_LETTERS, Call, call_async, fields_of
@@ -18,13 +18,25 @@ _MOST = 50
 _ID = re.compile(r"\d+-\d+")
 
 
-async def newest(dispatch: Dispatch, job: str) -> list[dict[str, Any]]:
-    """Return the latest dead letters of a job, ready for JSON, without payloads; none if Redis refuses them."""
-    command = Call(DEAD_LETTERS, [JobKeys(job).dead_letters], [_MOST]).command(by_text=True)
-    (answer,) = await dispatch.ask([job], lambda pipeline, _: pipeline.execute_command(*command))
-    if isinstance(answer, ServingError):
-        return []
-    return [_described(letter_id.decode(), fields_of(fields)) for letter_id, fields in answer[0]]
+def newest_call(job: str) -> Call:
+    """Return the call that reads the latest dead letters, of which each is for `described`."""
+    return Call(DEAD_LETTERS, [JobKeys(job).dead_letters], [_MOST])
+
+
+def described(letter_id: bytes, fields: Sequence[bytes]) -> dict[str, Any]:
+    """Return a letter, ready for JSON."""
+    named = fields_of(fields)
+    letter = DeadLetter.parse(named)
+    return {
+        "id": letter_id.decode(),
+        "time": round(1000 * letter.time),
+        "uri": letter.request.uri.encode("utf8", "backslashreplace").decode(),
+        "code": letter.code,
+        "error": letter.error.encode("utf8", "backslashreplace").decode(),
+        "traceback": letter.traceback,
+        "bytes": letter.size,
+        "kept": int(named.get(b"data", b"0")) == letter.size,
+    }
 
 
 async def requeue(dispatch: Dispatch, job: str, letter_ids: Sequence[str], by: str) -> dict[str, str]:
@@ -58,17 +70,3 @@ async def _requeue(dispatch: Dispatch, job: str, letter_id: str, by: str) -> Non
             await db.xdel(JobKeys(job).dead_letters, letter_id)
     what = f"dead letter {letter_id} ({letter.request.uri!r}) queued again"
     await dispatch.ask([job], lambda pipeline, _: events.record(pipeline, job, what, by))
-
-
-def _described(letter_id: str, fields: dict[bytes, bytes]) -> dict[str, Any]:
-    kept, letter = int(fields.get(b"data", b"0")), DeadLetter.parse(fields)
-    return {
-        "id": letter_id,
-        "time": round(1000 * letter.time),
-        "uri": letter.request.uri.encode("utf8", "backslashreplace").decode(),
-        "code": letter.code,
-        "error": letter.error.encode("utf8", "backslashreplace").decode(),
-        "traceback": letter.traceback,
-        "bytes": letter.size,
-        "kept": kept == letter.size,
-    }

@@ -9,12 +9,12 @@ import random
 from contextlib import suppress
 from typing import Any
 
-from cluster_serving.frontend.models import figures
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.exposition import Reading
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.metrics import DEAD, OLDEST, QUEUE
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,26 @@ STEP_S = 10
 
 KEPT_S = 3600
 """Seconds that a sample is kept."""
+
+
+def figures(reading: Reading) -> dict[str, Any]:
+    """Return queue and dead letters of a job, and the totals of each version; the time is in milliseconds."""
+    return {
+        "time": round(1000 * reading.time),
+        "queue": reading.of_job[QUEUE.name],
+        "oldest": reading.of_job[OLDEST.name] / 1e6,
+        "dead": reading.of_job[DEAD.name],
+        "versions": {
+            version: {
+                "requests": totals.requests,
+                "failures": totals.failures,
+                "codes": totals.codes,
+                "batches": totals.batches,
+                "latency": totals.latency_ms,
+            }
+            for version, totals in reading.totals().items()
+        },
+    }
 
 
 class History:
@@ -35,26 +55,17 @@ class History:
     def __init__(self, registry: ModelRegistry, dispatch: Dispatch) -> None:
         self._registry = registry
         self._dispatch = dispatch
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Add samples from now on."""
-        self._task = asyncio.create_task(self._run())
-
-    async def close(self) -> None:
-        """Add no more samples."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def since(self, job: str, time: int) -> list[dict[str, Any]]:
-        """Return the samples that are later than this time, in milliseconds; the oldest first."""
-        answers = await self._dispatch.ask(
-            [job], lambda pipeline, job: pipeline.xrange(JobKeys(job).history, min=str(time + 1))
-        )
-        return (
-            [] if isinstance(answers[0], ServingError) else [json.loads(each[b"figures"]) for _, each in answers[0][0]]
-        )
+    async def run(self) -> None:
+        """Add samples until the task is cancelled."""
+        while True:
+            # Front ends that were started together would ask at the same moment.
+            await asyncio.sleep(STEP_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            try:
+                with suppress(ServingError):
+                    await self.sample()
+            except Exception:
+                log.exception("a sample for the page /ui is missing")
 
     async def sample(self) -> None:
         """Add a sample of each job that has none of the present step.
@@ -67,16 +78,6 @@ class History:
         readings = await self._registry.readings([model for model in models if model.job in due])
         if readings:
             await self._add({reading.job: reading for reading in readings}, due)
-
-    async def _run(self) -> None:
-        while True:
-            # Front ends that were started together would ask at the same moment.
-            await asyncio.sleep(STEP_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
-            try:
-                with suppress(ServingError):
-                    await self.sample()
-            except Exception:
-                log.exception("a sample for the page /ui is missing")
 
     async def _due(self, jobs: list[str]) -> dict[str, int]:
         """Return the begin of the present step, in milliseconds, for the jobs without a sample of it."""
@@ -96,7 +97,7 @@ class History:
 
     async def _add(self, readings: dict[str, Reading], due: dict[str, int]) -> None:
         def add(pipeline: Any, job: str) -> None:
-            key, told = JobKeys(job).history, json.dumps(figures.of_job(readings[job]), separators=(",", ":"))
+            key, told = JobKeys(job).history, json.dumps(figures(readings[job]), separators=(",", ":"))
             pipeline.xadd(key, {"figures": told}, id=f"{due[job]}-0", maxlen=KEPT_S // STEP_S, approximate=False)
             pipeline.expire(key, 2 * KEPT_S)
 

@@ -55,7 +55,7 @@ export class Figures {
     const choice = byId("versions-choice");
     choice.hidden = versions.length < 2;
     fill(choice, versions.join("\n"), () => [make("legend", { class: "hidden" }, "Version"), ...["", ...versions].map((version) =>
-      make("label", {}, make("input", { type: "radio", name: "version", value: version }), make("span", {}, version ? `v${version}` : "All versions")))]);
+      make("label", {}, make("input", { type: "radio", name: "version", value: version }), make("span", {}, version ? `v${version}` : "All")))]);
     const chosen = choice.querySelector(`[value="${CSS.escape(this.#version)}"]`);
     if (chosen) chosen.checked = true;
   }

@@ -1,8 +1,9 @@
 import { recordShape, takesImages } from "./example.js";
 import { typeText } from "./dom.js";
 
-// Longer values are made by the program instead of being written into it.
-const MOST_NUMBERS = 200;
+// Longer values are made by the program instead of being written into it; a shell makes none.
+const MOST_NUMBERS = 16;
+const MOST_NUMBERS_OF_SHELL = 200;
 
 const ANY = { modelName: "model", inputs: [], outputs: [], inputAlreadyBatched: false };
 
@@ -14,7 +15,7 @@ const ANY = { modelName: "model", inputs: [], outputs: [], inputAlreadyBatched: 
  */
 export function samples(model, origin, key) {
   const known = model ?? ANY;
-  const values = known.inputs.length ? known.inputs.map((input) => valueOf(input, known)) : [{ name: "input", literal: "[0, 0]" }];
+  const values = known.inputs.length ? known.inputs.map((input) => valueOf(input, known)) : [{ name: "input", literal: "[0, 0]", count: 2 }];
   const url = `${origin}/models/${encodeURIComponent(known.modelName)}/predict`;
   const about = [...known.inputs.map((spec) => `input ${spec.name}: ${typeText(spec)}`), ...known.outputs.map((spec) => `output ${spec.name}: ${typeText(spec)}`)];
   return { curl: curl(values, url, about, key), Python: python(values, url, about, key), JavaScript: javascript(values, url, about, key) };
@@ -25,7 +26,7 @@ function valueOf(input, model) {
   const shape = recordShape(input, model);
   const literal = { str: '"text"', bool: "false" }[input.dtype] ?? (input.dtype.startsWith("float") ? "0.5" : "0");
   const count = shape.reduce((product, size) => product * size, 1);
-  return { name: input.name, shape, item: literal, literal: count <= MOST_NUMBERS ? nested(shape, literal) : "" };
+  return { name: input.name, shape, item: literal, count, literal: count <= MOST_NUMBERS_OF_SHELL ? nested(shape, literal) : "" };
 }
 
 const nested = ([size, ...rest], item) => (size === undefined ? item : `[${Array(size).fill(nested(rest, item)).join(", ")}]`);
@@ -42,13 +43,13 @@ function curl(values, url, about, key) {
     const fields = values.map(({ name, literal }) => `${JSON.stringify(name)}: ${literal}`);
     return `${commented("#", about)}${begin}  -d '{"instances": [{${fields.join(", ")}}]}'\n`;
   }
-  const fields = values.map(({ name, shape, item }) => `${JSON.stringify(name)}: ${pythonValue(shape, item)}`);
+  const fields = values.map((value) => `${JSON.stringify(value.name)}: ${pythonValue(value)}`);
   return `${commented("#", about)}python3 -c 'import json\nprint(json.dumps({"instances": [{${fields.join(", ")}}]}))' |\n${begin}  -d @-\n`;
 }
 
 function python(values, url, about, key) {
   const image = values.some((value) => value.image);
-  const fields = values.map((value) => `${JSON.stringify(value.name)}: ${value.image ? '{"b64": image}' : value.literal ? pythonText(value.literal) : pythonValue(value.shape, value.item)}`);
+  const fields = values.map((value) => `${JSON.stringify(value.name)}: ${value.image ? '{"b64": image}' : pythonValue(value)}`);
   const read = image ? 'with open("image.jpg", "rb") as file:\n    image = base64.b64encode(file.read()).decode()\n' : "";
   const headers = key ? '    headers={"X-API-Key": os.environ["API_KEY"]},\n' : "";
   return `${image ? "import base64\n" : ""}${key ? "import os\n" : ""}${image || key ? "\n" : ""}import requests\n\n${commented("#", about)}${read}response = requests.post(
@@ -63,7 +64,7 @@ print(response.json()["predictions"][0]["value"])
 
 function javascript(values, url, about, key) {
   const image = values.some((value) => value.image);
-  const fields = values.map((value) => `${JSON.stringify(value.name)}: ${value.image ? "{ b64: image }" : value.literal || scriptValue(value.shape, value.item)}`);
+  const fields = values.map((value) => `${JSON.stringify(value.name)}: ${value.image ? "{ b64: image }" : scriptValue(value)}`);
   const read = image ? 'import { readFile } from "node:fs/promises";\n\nconst image = (await readFile("image.jpg")).toString("base64");\n' : "";
   const headers = `{ "content-type": "application/json"${key ? ', "x-api-key": process.env.API_KEY' : ""} }`;
   return `${commented("//", about)}${read}const response = await fetch(${JSON.stringify(url)}, {
@@ -78,5 +79,12 @@ console.log(predictions[0].value);
 }
 
 const pythonText = (literal) => literal.replaceAll("false", "False");
-const pythonValue = (shape, item) => shape.reduceRight((value, size) => `[${value}] * ${size}`, pythonText(item));
-const scriptValue = (shape, item) => shape.reduceRight((value, size) => `Array(${size}).fill(${value})`, item);
+
+function pythonValue({ shape, item, count, literal }) {
+  if (count <= MOST_NUMBERS) return pythonText(literal);
+  return shape.reduceRight((value, size) => `[${value}] * ${size}`, pythonText(item));
+}
+
+function scriptValue({ shape, item, count, literal }) {
+  return count <= MOST_NUMBERS ? literal : shape.reduceRight((value, size) => `Array(${size}).fill(${value})`, item);
+}

@@ -40,7 +40,7 @@ export function showSlots(model, time) {
     return [slot.index, slot.state, slot.device || "–", slot.threads || "–", busy === null ? null : Math.min(1, busy),
       cores === null || !slot.cpuUs ? "–" : number(Number(cores.toFixed(2))), slot.memory ? bytes(slot.memory) : "–", slot.restarts];
   });
-  const titles = ["Slot", "State", "Device", "Threads ", "With the model", "Cores ", "Memory ", "Restarts "];
+  const titles = ["Slot", "State", "Device", "Threads ", "Busy", "Cores ", "Memory ", "Restarts "];
   fill(byId("slots"), JSON.stringify(rows), () => [rows.length
     ? table("Slots", titles, rows.map(([index, state, device, threads, busy, ...rest]) =>
       [String(index), badge(state), device, String(threads), gauge(busy), ...rest.map(String)]))
@@ -51,5 +51,5 @@ function gauge(share) {
   if (share === null) return "–";
   const bar = make("span", { class: "bar" });
   bar.style.setProperty("--share", share);
-  return make("span", { class: "gauge" }, make("span", { class: "track", "aria-hidden": "true" }, bar), `${Math.round(100 * share)} %`);
+  return make("span", { class: "gauge" }, make("span", { class: "track", "aria-hidden": "true" }, bar), `${number(Number((100 * share).toFixed(1)))} %`);
 }

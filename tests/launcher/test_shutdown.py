@@ -30,6 +30,7 @@ def config(own_cluster, monkeypatch):
         client.xadd(JobKeys("other").pieces("d"), {"value": ""})
         client.xadd(JobKeys("other").dead_letters, {"uri": "c"})
         client.xadd(JobKeys("other").events, {"what": "started"})
+        client.xadd(JobKeys("other").history, {"figures": "{}"})
     return config
 
 

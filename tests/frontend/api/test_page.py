@@ -1,8 +1,11 @@
 """The page /ui in a real browser, in front of real jobs."""
 
 import json
+import os
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import cv2
 import httpx
@@ -194,6 +197,28 @@ def test_the_charts_move_while_requests_flow_past_the_front_end(page, cluster, c
     assert sum(after.latency_ms) - sum(before.latency_ms) == 400
     assert 400 / 32 <= after.batches - before.batches <= 400
     wait_until(lambda: reading(page, "Throughput") == 0, 60)
+
+
+def test_the_picture_of_the_docs_is_that_of_a_page_with_its_figures(page, cluster, digit, tmp_path):
+    """`CLUSTER_SERVING_PICTURES=docs/images` writes the picture there, after two minutes of requests."""
+    folder = os.environ.get("CLUSTER_SERVING_PICTURES", "")
+    end, rate = time.monotonic() + (130 if folder else 0), np.random.default_rng(0)
+    queue, _ = cluster.queues("ui-images")
+    with queue:
+        while True:
+            for size in (1, 1, 1, 8, 1 + int(12 * (1 + np.sin(time.monotonic() / 20)))):
+                shape = (3, 8, 8) if rate.random() > 0.02 else (2, 2)
+                list(queue.predict_many({"x": np.zeros(shape, "f4")} for _ in range(size)))
+            if time.monotonic() >= end:
+                break
+    page.get_by_label("Choose an image").set_input_files(digit[3])
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_role("list", name="Classes, best first")).to_be_visible()
+    expect(page.get_by_role("table", name="Versions")).to_contain_text("Ready")
+    picture = Path(folder or tmp_path) / "ui.png"
+    page.evaluate("scrollTo(0, 0)")
+    page.screenshot(path=picture, full_page=True, clip={"x": 0, "y": 0, "width": 1280, "height": 1060})
+    assert cv2.imread(str(picture)).shape == (1060, 1280, 3)
 
 
 def test_errors_are_shown_as_the_server_words_them(page, tmp_path):
