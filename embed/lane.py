@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -53,6 +55,11 @@ class Lane:
         self._loop = asyncio.new_event_loop()
         self._job, self._keys, self._lull = job, JobKeys(job), Lull(share)
         self._run(self._open(url))
+        atexit.register(self._close)
+
+    def _close(self) -> None:
+        with suppress(RedisError, OSError):
+            self._loop.run_until_complete(self._dispatcher.close())
 
     def _run(self, step: Coroutine[Any, Any, T]) -> T:
         try:
