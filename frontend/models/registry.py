@@ -41,6 +41,9 @@ _BEATS_MISSED_S = 2 * HEARTBEAT_S
 _STALE = 1.5
 """Seconds after which callers wait for the reports to be read; until then they get those that were read before."""
 
+_UNKNOWN = 0.1
+"""The same for the caller of an unknown model. All of them together cause no more than ten reads a second."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServableModel:
@@ -192,13 +195,13 @@ class ModelRegistry:
         self._reading: asyncio.Task[None] | None = None
         self._retry_budget = RetryBudget(RETRY_BUDGET)
 
-    async def latest(self) -> Mapping[str, PublishedModel]:
-        """Return the last version of each model, by name."""
+    async def latest(self, stale: float = _STALE) -> Mapping[str, PublishedModel]:
+        """Return the last version of each model, by name, as it was `stale` seconds ago or later."""
         age = time.monotonic() - self._read_at
-        if age >= _FRESH and (self._reading is None or self._reading.done()):
+        if age >= min(_FRESH, stale) and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._read_again())
             self._reading.add_done_callback(lambda task: task.cancelled() or task.exception())
-        if age >= _STALE and self._reading is not None:
+        if age >= stale and self._reading is not None:
             # All callers await one task: with a lock they would go on one by one, a turn of the event loop each.
             try:
                 await asyncio.shield(self._reading)
@@ -224,6 +227,9 @@ class ModelRegistry:
         """
         latest = await self.latest()
         name = name or self._default_name()
+        if name not in latest:
+            # Its job may have been started just now.
+            latest = await self.latest(_UNKNOWN)
         if name not in latest:
             known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"
             raise ModelNotFound(f"there is no model {name!r}; there are: {known}")

@@ -7,6 +7,7 @@ import pytest
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.frontend.errors import ModelNotFound
+from cluster_serving.frontend.models import registry as registry_module
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
@@ -76,6 +77,27 @@ def test_requests_that_come_during_the_first_look_wait_for_it(redis_server, db, 
     finally:
         db.srem(JOBS_KEY, stopped)
         db.delete(JobKeys(stopped).slots())
+
+
+def test_a_job_that_was_started_just_now_is_known_to_the_first_who_asks_for_it(redis_server, db, model, job):
+    """Whoever starts a job beside a front end that serves others may ask as soon as the command ends."""
+
+    async def main():
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch)
+        await registry.latest()
+        SlotReporter(db, RedisOptions("", new), "1", 0).ready(SlotReport("", ""))
+        await asyncio.sleep(registry_module._UNKNOWN)
+        found = await registry.model(new)
+        await dispatch.close()
+        return found
+
+    new = f"{job}-new"
+    try:
+        assert asyncio.run(main()).job == new
+    finally:
+        db.srem(JOBS_KEY, new)
+        db.delete(JobKeys(new).slots())
 
 
 def test_one_look_answers_all_who_wait_at_once(redis_server, db, model):
