@@ -187,7 +187,8 @@ def test_the_id_of_a_failed_request_leads_to_the_lines_of_its_front_end_and_its_
     assert by_request["over-http"].items() >= {"code": "INFERENCE_FAILED", "slot": 0, "trace": trace}.items()
     (told,) = lines(cluster, "http-*/http.log", trace=trace, level="ERROR")
     assert told["request"] == "over-http" and "no number" not in told["message"]
-    assert {span.name for span in collector.of(trace) if span.failed} >= {"POST /models/{name}/predict"}
+    failed_spans = ("POST /models/{name}/predict", f"process {job}")
+    wait_until(lambda: {span.name for span in collector.of(trace) if span.failed} >= {*failed_spans})
     # The command knows the levels of such lines.
     printed = cluster.run("cluster-serving-cli", "logs", "--errors", cwd=cluster.folder / job).stdout
     assert failed.value.uri in printed and '"level":"INFO"' not in printed
