@@ -46,7 +46,8 @@ class TextInputs:
         specs = next((slot.inputs for slot in slots if slot.inputs), ())
         self._specs = specs
         self.together = min([slot.together for slot in slots], default=1)
-        self.at_once = at_once(slots) if slots else 0
+        # The first slots of a job do not know their batches before they have a model.
+        self.at_once = at_once(slots) if any(slot.state == "ready" for slot in slots) else 0
         # A job that does not run yet may do so soon.
         self._until = time.monotonic() + _KNOWN_S if specs else 0.0
 

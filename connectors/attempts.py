@@ -26,6 +26,7 @@ from cluster_serving.protocol.process_table import start_time
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000
+_MOST_EXCUSED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Attempt(JsonRecord):
             other requests beside this one.
         stops: Number of attempts, this one included, that did not end their process: Flink has ended it for another
             reason, or it still computes and only seemed dead.
+        excused: Number of those whose process still ran.
         crashed: True if the process has crashed, and computed nothing but this request.
         record: Index of the record that was computed, if they are computed one by one; -1 for all of them.
         given_up: Messages of the records that are given up, by index.
@@ -55,6 +57,7 @@ class Attempt(JsonRecord):
     traceback: str = ""
     end: str = ""
     stops: int = 0
+    excused: int = 0
     crashed: bool = False
     record: int = -1
     given_up: Mapping[str, str] = field(default_factory=dict)
@@ -88,32 +91,36 @@ class Attempts:
         self._key = JobKeys(job).attempts
         self._end = end
 
-    def note(self, entries: Iterable[Entry], error: str = "", **changes: Any) -> None:
+    def note(self, entries: Iterable[Entry], error: str = "", goes_on: bool = False, **changes: Any) -> None:
         """Note that this process begins to compute requests, or the traceback of the error that interrupts them.
 
-        `changes` are other attributes of the attempt than those of the last one.
+        The attempt of the last note `goes_on` with a further record, or it is another one. `changes` are other
+        attributes of the attempt than those of the last note.
         """
         process = os.getpid()
         changes |= {"host": socket.gethostname(), "process": process, "started": start_time(process) or 0}
         changes |= {"time": time.time(), "end": self._end, "traceback": error[-_MAX_TRACEBACK:], "crashed": False}
         # Records of one entry may be many.
         each = {_field(entry): entry for entry in entries}
-        last = {key: self.last(entry, failed=bool(error)) for key, entry in each.items()}
+        last = {key: self.last(entry, ended=not goes_on and not error) for key, entry in each.items()}
         notes = {key: replace(one, **changes).to_json() for key, one in last.items()}
         # A full Redis takes notes too: without a note a request is not tried, yet each delivery counts as an attempt.
         write_hash(self._client, self._key, notes)
         self._client.expire(self._key, _KEEP_S)
 
-    def last(self, entry: Entry, failed: bool = False) -> Attempt:
+    def last(self, entry: Entry, ended: bool = True) -> Attempt:
         """Return the last attempt at a request, with the recorded end of its process; an empty one if none is noted.
 
-        An attempt that has `failed` has ended, though its process may run.
+        If it has `ended` and its process runs, it did not end its process. A request that holds up each process that
+        computes it does not end one either, so that is believed a few times only.
         """
         raw = self._client.hget(self._key, _field(entry))
         attempt = Attempt.from_json(raw) if raw else Attempt()
         end = read_end(attempt.end)
-        if end == STOPPED or (not end and not failed and attempt.runs):
+        if end == STOPPED:
             return replace(attempt, stops=attempt.stops + 1)
+        if ended and not end and attempt.excused < _MOST_EXCUSED and attempt.runs:
+            return replace(attempt, stops=attempt.stops + 1, excused=attempt.excused + 1)
         return replace(attempt, traceback=end, crashed=True) if end else attempt
 
     def forget(self, entry: Entry) -> None:

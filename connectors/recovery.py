@@ -1,8 +1,11 @@
 """Recovery: a slot computes interrupted requests, and the records of each, one by one; it gives up some of them."""
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from redis.exceptions import ResponseError
 
 from cluster_serving.connectors import failures
 from cluster_serving.connectors.answer import dead_letter
@@ -73,12 +76,16 @@ class Recovery:
         )
         self._dead_letters.inc()
         self._slot.counts.add(GIVEN_UP)
-        if several and last.record >= 0:
+        # If the answer of all records cannot be written, the last of them is given up already.
+        if several and last.record >= 0 and str(last.record) not in last.given_up:
             # It is answered with the others.
             letter: Any = DeadLetter.of(_record(entry, last.record), error, last.traceback).fields()
-            self._slot.client.xadd(self._slot.keys.dead_letters, letter, maxlen=MAX_DEAD_LETTERS)
+            # A full Redis keeps no letter.
+            with contextlib.suppress(ResponseError):
+                self._slot.client.xadd(self._slot.keys.dead_letters, letter, maxlen=MAX_DEAD_LETTERS)
             given_up = {**last.given_up, str(last.record): error.message}
-            return self._again(entry, given_up, attempts - last.stops)
+            # Attempts at the next one are counted anew.
+            return self._again(entry, given_up, attempts, stops=0, excused=0)
         dead_letter(
             self._slot.client, options.job, options.result_ttl_s, entry, error, last.traceback, version=options.version
         )
@@ -87,8 +94,8 @@ class Recovery:
         failures.note(entry, error.code, options, self._slot.index)
         return []
 
-    def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int) -> list[Entry]:
-        self._attempts.note([entry], record=-1, given_up=given_up, spent=spent)
+    def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int, **changes: Any) -> list[Entry]:
+        self._attempts.note([entry], record=-1, given_up=given_up, spent=spent, **changes)
         self._tried = entry
         return [entry._replace(one_by_one=json.dumps(given_up).encode() if entry.record_count > 1 else b"")]
 
@@ -96,4 +103,4 @@ class Recovery:
 def _record(entry: Entry, index: int) -> Entry:
     """Return a record of an entry as if it were all of it."""
     records = columns.Columns(entry.decode()[1])
-    return entry._replace(data=tensors.encode(records[index]), records=b"")
+    return entry._replace(uri=f"{entry.uri}#{index}", data=tensors.encode(records[index]), records=b"")

@@ -96,7 +96,7 @@ class _Batches:
         # The window has just checked the requests that came through its flow control.
         requests = self._checked(value, is_checked=bool(find_flow_control(value[0].flow_id)))
         if value[0].entry.one_by_one:
-            self._attempts.note([value[0].entry], record=value[0].part)
+            self._attempts.note([value[0].entry], goes_on=True, record=value[0].part)
         with noted(self._options.redis.queue, (request.entry for request in requests)):
             return _Running(self._predictor.start(requests, alone), started, wait_us)
 
@@ -263,7 +263,8 @@ class Inference(SelfClosing, FlatMapFunction):
         announced = flow if self._overlaps else None
         if announced is not None:
             announced.overlaps = True
-        if flow is not None and flow.failing and flow.failing.is_apart(value[0].entry.client):
+        first = value[0].entry
+        if flow is not None and flow.failing and not first.one_by_one and flow.failing.is_apart(first.client):
             yield from self._batches.put_off(value, flow)
             value = []
         for running in self._overlap.feed(value, announced):

@@ -86,10 +86,11 @@ class Request(NamedTuple):
 
     @property
     def single(self) -> Entry:
-        """The entry as if this record were all of it, for a dead letter."""
+        """The entry as if this record were all of it, for a dead letter; its uri is that of the record."""
         if self.part < 0:
             return self.entry
-        return self.entry._replace(data=tensors.encode(self.inputs), records=b"")
+        uri = f"{self.entry.uri}#{self.part}"
+        return self.entry._replace(uri=uri, data=tensors.encode(self.inputs), records=b"")
 
     def fail(self, error: ServingError) -> Answer:
         """Return the answer with an error; the failure of a handler is kept as a dead letter, with its traceback."""

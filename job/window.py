@@ -94,8 +94,7 @@ class BatchingWindow(KeyedProcessFunction):
                 yield [Request(entry, flow_id, {}, error)]
                 continue
             if entry.one_by_one:
-                given_up = entry.given_up
-                yield from ([single._replace(error=given_up.get(single.part))] for single in request.each())
+                yield from self._one_by_one(request)
                 continue
             if self._any_size:
                 signature = any_size(signature)
@@ -104,6 +103,13 @@ class BatchingWindow(KeyedProcessFunction):
         if not more and self._options.greedy_batching:
             for batch in self._batcher.flush():
                 yield from self._ready(batch)
+
+    def _one_by_one(self, request: Request) -> Iterator[list[Request]]:
+        """Yield the records of an entry, each as a batch."""
+        entry, flow = request.entry, find_flow_control(request.flow_id)
+        late = flow.deadlines.expired([entry]).get(entry.place) if flow and flow.deadlines else None
+        given_up = entry.given_up
+        yield from ([single._replace(error=late or given_up.get(single.part))] for single in request.each())
 
     def _add(self, key: Hashable, request: Request) -> Iterator[list[Request]]:
         """Add a request to the batch of its key; one that is larger than the room there is cut."""

@@ -28,6 +28,9 @@ EACH = "each"
 MOST_BYTES = 4 << 20
 """Most bytes of the inputs of records that share an entry: Redis serves no other client while it reads an entry."""
 
+MOST_ENCODED = 4 * MOST_BYTES + (1 << 20)
+"""Most bytes of such an entry: of a text, its characters are counted."""
+
 STACKED_BYTES = 1 << 14
 """Most bytes of the arrays of a record that are stacked: larger ones gain little, and an event loop copies them."""
 
@@ -156,7 +159,9 @@ def of_record(columns: Signature, count: int) -> Signature:
         InvalidInput: If an input is not that many records in a column.
     """
     for column in columns:
-        if column.kind not in ("tensor", "string", "image") or column.shape[:1] != (count,):
+        most = 1 if column.kind == "image" else len(column.shape)
+        fits = column.shape[:1] == (count,) and len(column.shape) <= most
+        if column.kind not in ("tensor", "string", "image") or not fits:
             raise InvalidInput(
                 f"input {column.name!r} is a {column.kind} of shape {list(column.shape)}; expected a tensor, "
                 f"texts or images of {count} records in the first dimension"

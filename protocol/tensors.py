@@ -316,7 +316,8 @@ def _from_arrow(column: Column, array: pa.Array) -> Input:
         return _sparse(column, indices, values)
     if column.kind == "string" or (column.kind == "image" and column.shape):
         values = array[0].values
-        if (count := len(values) - values.null_count) != math.prod(column.shape):
+        count = len(values) - values.null_count
+        if values.null_count or count != math.prod(column.shape):
             raise InvalidInput(f"input {column.name!r} has {count} {column.kind}s for shape {column.shape}")
         if column.kind == "image":
             return Images(values.to_pylist())

@@ -13,6 +13,7 @@ MOST = 10
 
 _BUSIEST = 3
 _INTERVAL_S = 1.0
+_LONGEST = 64
 _OTHERS, _UNNAMED = "other", "unnamed"
 
 
@@ -51,7 +52,9 @@ class Clients(Stage):
         senders, self._senders = self._senders, defaultdict(int)
         by_client: Counter[str] = Counter()
         for sender, count in senders.items():
-            by_client[Entry(b"", "", b"", reply_to=sender).client or _UNNAMED] += count
+            # Clients write what they like there, and Redis takes no lone surrogates.
+            client = Entry(b"", "", b"", reply_to=sender).client[:_LONGEST].encode("utf8", "backslashreplace").decode()
+            by_client[client or _UNNAMED] += count
         busiest = by_client.most_common(_BUSIEST)
         for client, count in busiest:
             self._known.pop(client, None)

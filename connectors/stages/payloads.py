@@ -43,7 +43,7 @@ class Payloads(Stage):
         Inputs that cannot be read or are too large are answered with an error here, and never reach Flink's memory.
         """
         slot = self.slot
-        limit = max(slot.options.max_request_bytes, columns.MOST_BYTES if entry.records else 0)
+        limit = max(slot.options.max_request_bytes, columns.MOST_ENCODED if entry.records else 0)
         try:
             if entry.file:
                 entry = slot.located(entry)

@@ -88,7 +88,7 @@ class Mirror(Backlog[Entry], Stage):
         for entry in entries:
             if int(entry.shadow) == number:
                 keys.append(self.slot.keys.awaited(number, _name(entry)))
-                arguments += [_name(entry), to_bytes(entry.uri), entry.serde, entry.data]
+                arguments += [_name(entry), to_bytes(entry.uri), entry.serde, entry.data, entry.records]
         try:
             call(self.slot.client, Call(COPY, keys, arguments))
         except (RedisError, OSError):

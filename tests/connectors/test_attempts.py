@@ -84,6 +84,21 @@ def test_an_attempt_counts_once_it_has_ended_its_process(redis_server, db, job, 
     assert attempts.last(entry).stops == 0
 
 
+def test_the_records_of_an_attempt_are_one_attempt(db, job, entry):
+    attempts = Attempts(db, job)
+    attempts.note([entry])
+    for record in range(3):
+        attempts.note([entry], goes_on=True, record=record)
+    assert (attempts.last(entry).record, attempts.last(entry).stops) == (2, 1)
+
+
+def test_a_request_that_holds_up_all_processes_is_excused_a_few_times_only(db, job, entry):
+    attempts = Attempts(db, job)
+    for _ in range(10):
+        attempts.note([entry])
+    assert attempts.last(entry).stops == 3
+
+
 def test_an_attempt_that_crashed_its_process_has_the_traceback_of_the_crash(db, job, entry, tmp_path):
     end = tmp_path / "cluster-serving-worker-1"
     end.write_text('Fatal Python error: Aborted\n\nCurrent thread:\n  File "m.py", line 1 in forward\n')

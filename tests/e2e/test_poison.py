@@ -92,7 +92,7 @@ def test_a_request_that_crashes_its_process_alone_is_given_up_then(started, clus
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
 
 
-@pytest.mark.parametrize(("mode", "most"), [("process", 2), ("thread", 1)])
+@pytest.mark.parametrize(("mode", "most"), [("process", 2), ("thread", 2)])
 def test_a_record_that_kills_its_process_is_given_up_without_the_others_of_its_entry(
     started, cluster_db, front, tmp_path, mode, most
 ):
@@ -120,6 +120,7 @@ def test_a_record_that_kills_its_process_is_given_up_without_the_others_of_its_e
             assert prediction == {"value": [2 * number] * 3}
         else:
             assert prediction["code"] == "POISON_REQUEST"
+            assert "given up after 2 attempts" in prediction["error"]
     letters = [DeadLetter.parse(letter) for _, letter in cluster_db.xrange(JobKeys(name).dead_letters)]
     assert [letter.request.decode()[1]["x"].tolist() for letter in letters] == [[-1] * 3, [-2] * 3]
     assert "in forward" in letters[1].traceback

@@ -89,7 +89,7 @@ def test_images_of_an_entry_go_into_a_file_if_they_are_large_together():
     assert payload_files.is_large({"x": Images([bytes(20_000)] * 4)})
 
 
-@pytest.mark.parametrize("files", [[b"a"], [b"a", None], [b"a", b"b", b"c"]])
+@pytest.mark.parametrize("files", [[b"a"], [b"a", None], [b"a", b"b", None], [b"a", b"b", b"c"]])
 def test_a_column_with_missing_images_is_refused(files):
     schema = pa.schema([field_of(Column("x", "image", "", (2,)))])
     sink = pa.BufferOutputStream()
@@ -140,6 +140,11 @@ def test_an_entry_that_is_no_column_is_refused(change, message):
     entry = Entry(b"1-0", "u", tensors.encode({"x": np.zeros((2, 2), "f4")}), NATIVE)._replace(**change)
     with pytest.raises(InvalidInput, match=message):
         columns.of_record(entry.decode()[0], entry.record_count)
+
+
+def test_images_of_records_have_one_dimension():
+    with pytest.raises(InvalidInput, match=r"image of shape \[2, 2\]"):
+        columns.of_record((Column("x", "image", "", (2, 2)),), 2)
 
 
 def test_a_number_of_records_that_is_refused_counts_as_one_request():

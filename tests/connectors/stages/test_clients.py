@@ -52,6 +52,16 @@ def test_the_number_of_names_in_redis_is_bounded(slot, db, job, monkeypatch):
     assert int(db.hget(JobKeys(job).slot_stats, f"1/0/{CLIENT_REQUESTS.name}:always")) == 6 * MOST
 
 
+def test_a_client_may_call_itself_anything(slot, db, job):
+    """Redis takes no lone surrogates, and a name of a megabyte helps nobody."""
+    stage = Clients(slot)
+    stage.admit([*sent(1, reply_to="\udcff"), *sent(2, reply_to="x" * (1 << 20))])
+    stage.begin()
+    named = by_client(slot)
+    assert named == {"\\udcff": 1, "x" * 64: 2}
+    db.hset(JobKeys(job).slot_stats, mapping=named)
+
+
 def test_copies_for_a_shadow_are_no_requests_of_clients(db, job):
     slot = slots.make(db, RedisOptions("", job, shadow=True))
     stage = Clients(slot)
