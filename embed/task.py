@@ -24,6 +24,7 @@ class Task(JsonRecord):
         inputs: Columns of each input, as for `predict_table`; empty for those of the same names.
         keep: Columns of the input that are written, too; None for all but those of the inputs.
         options: `JobOptions` as JSON.
+        at: Path of the model where it is computed; empty for that of the options.
         sized: True if the configuration has `maxBatchSize`.
         processes: Number of processes, each with a copy of the model.
         secret: Secret and salt of an encrypted model.
@@ -38,6 +39,7 @@ class Task(JsonRecord):
     inputs: Mapping[str, Sequence[str]]
     keep: Sequence[str] | None
     options: str = ""
+    at: str = ""
     sized: bool = False
     processes: int = 1
     secret: Sequence[str] = ("", "")
@@ -67,7 +69,9 @@ class Task(JsonRecord):
             from cluster_serving.embed.lane import Lane
 
             return Lane(self.redis, self.job, self.share)
-        return Predictor.with_settings(self._settings)
+        settings = self._settings
+        model = replace(settings.model, path=self.at or settings.model.path)
+        return Predictor.with_settings(replace(settings, model=model))
 
     @property
     def _settings(self) -> Settings:

@@ -57,6 +57,6 @@ def submitted(config: Config, task: Mapping[str, Any]) -> str:
 
 def _submit(target: Local | Session, task: Mapping[str, Any]) -> str:
     loaded = target.brought(JobOptions.from_json(task["options"]))
-    options = _Options(f"score {task['output']}", {**task, "options": loaded.options.to_json()})
+    options = _Options(f"score {task['output']}", {**task, "at": loaded.options.model.path})
     say(f"Submitting a batch job with {task['processes']} slots")
     return target.run(_PROGRAM, options, loaded, f"score-{hashlib.sha256(task['output'].encode()).hexdigest()[:8]}")

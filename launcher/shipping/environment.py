@@ -23,7 +23,7 @@ PYTHON = f"{NAME}/{interpreter.PROGRAM}"
 _LAYOUT = "1"
 """Changes with how archives are packed, so that none of an earlier version is used."""
 
-_CODE = ("protocol", "connectors", "job")
+_CODE = ("protocol", "connectors", "job", "embed")
 
 
 def ensure(extras: Iterable[str], with_interpreter: bool = True, requirements: Iterable[str] = ()) -> Path:

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -20,13 +21,13 @@ from cluster_serving.embed.output import Output
 from cluster_serving.embed.score import score as score_unit
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import find
-from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.protocol.errors import ServingError
 from tests.support.fixtures.cluster import BIN, run
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
+from tests.support.payloads.sealed import encrypt
 
 SCORE = ("score", "--output", "out", "--model", "model", "--processes", "2", "--input")
 
@@ -34,7 +35,6 @@ SCORE = ("score", "--output", "out", "--model", "model", "--processes", "2", "--
 PEAK = """
 import resource, sys
 from cluster_serving.embed import score, units
-from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 
 options = JobOptions("score", ModelOptions("{folder}/model"), RedisOptions("redis://unused")).to_json()
@@ -209,6 +209,14 @@ def test_a_file_system_of_fsspec_is_read_and_written_by_one_at_a_time(doubling, 
     assert memory.find("/out") == ["/out/part/a.jsonl.parquet"]
     with memory.open("/out/part/a.jsonl.parquet") as file:
         assert pq.read_table(file)["y"].to_pylist() == [[2, 4, 6], None]
+
+
+def test_a_model_that_a_job_brings_along_has_the_output_of_where_it_was(doubling, monkeypatch):
+    options = JobOptions("score", ModelOptions("/elsewhere/model"), RedisOptions("redis://unused")).to_json()
+    task = Task("data", "out", {}, None, options)
+    brought = replace(task, at="model")
+    monkeypatch.chdir(doubling)
+    assert brought.model().inputs[0].name == "x" and brought.identity == task.identity
 
 
 def test_the_secret_of_an_encrypted_model_is_that_of_the_configuration(doubling):
