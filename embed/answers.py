@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import groupby, islice
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow as pa
 from cluster_serving.embed.output import Output
 from cluster_serving.embed.tables import ERROR, Model, inputs_of, predict_table
 from cluster_serving.embed.task import Task
-from cluster_serving.embed.units import IMAGE, Unit
+from cluster_serving.embed.units import IMAGE, ROWS, Unit
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import TensorSpec
 
@@ -27,11 +28,12 @@ def answers(model: Model, unit: Unit, inputs: Inputs, keep: Sequence[str] | None
         InvalidInput: If a column of the inputs is missing.
     """
     texts = [name for spec in model.inputs for name in inputs.get(spec.name, [spec.name])]
-    for batch in unit.batches(texts):
-        if isinstance(batch, str):
-            yield pa.table({ERROR: [f"{InvalidInput.code}: {batch}"]})
+    for kind, batches in groupby(unit.batches(texts), type):
+        if kind is str:
+            while errors := [f"{InvalidInput.code}: {text}" for text in islice(batches, ROWS)]:
+                yield pa.table({ERROR: errors})
         else:
-            yield _of_table(model, batch, inputs, keep)
+            yield from (_of_table(model, batch, inputs, keep) for batch in batches)
 
 
 def score(task: Task, unit: Unit) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from uuid import uuid4
@@ -14,7 +14,7 @@ from pyarrow.fs import FileSelector, FileType
 
 from cluster_serving.embed import lease
 from cluster_serving.embed.tables import ERROR
-from cluster_serving.embed.units import Unit, find, opened
+from cluster_serving.embed.units import ROWS, Unit, find, opened
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 
 FAILURES = (ServingError, OSError, pa.ArrowException)
@@ -25,6 +25,7 @@ Outcomes = Iterator[tuple[Unit, tuple[int, int] | Exception]]
 
 _CLAIM = "_score.json"
 _ASIDE, _FAILURE = ".part", ".failed"
+_GROUP_BYTES = 4 << 20
 
 
 class Output:
@@ -47,8 +48,10 @@ class Output:
         """Write down what the answers are of; raise `ServingError` if the folder has those of something else."""
         path = posixpath.join(self.folder, _CLAIM)
         if not self._system.get_file_info(path).is_file:
-            with self._system.open_output_stream(path) as file:
+            aside = posixpath.join(self.folder, f".{_CLAIM}{_ASIDE}")
+            with self._system.open_output_stream(aside) as file:
                 file.write(identity.encode())
+            self._system.move(aside, path)
             return
         with self._system.open_input_stream(path) as file:
             if file.read() != identity.encode():
@@ -63,6 +66,10 @@ class Output:
         if not found:
             raise InvalidInput(f"all files of {pattern} are in the folder of the output; choose another --output")
         return found
+
+    def has(self, unit: Unit) -> bool:
+        """Return True if a unit is scored."""
+        return bool(self._system.get_file_info(self._path(unit)).is_file)
 
     def left(self, units: Sequence[Unit]) -> list[Unit]:
         """Return the units that are not scored."""
@@ -114,8 +121,8 @@ class Output:
         rows = wrong = 0
         first = _first(tables) or [pa.table({ERROR: pa.array([], pa.string())})]
         with self._system.open_output_stream(aside) as file, pq.ParquetWriter(file, first[-1].schema) as writer:
-            for table in chain(first, tables):
-                writer.write_table(_conformed(table, writer.schema))
+            for table in _gathered(_conformed(table, writer.schema) for table in chain(first, tables)):
+                writer.write_table(table)
                 rows, wrong = rows + len(table), wrong + len(table) - table[ERROR].null_count
         self._system.move(aside, path)
         return rows, wrong
@@ -136,6 +143,19 @@ def _first(tables: Iterator[pa.Table]) -> list[pa.Table]:
         if table.column_names != [ERROR]:
             break
     return taken
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Join small tables, of which each would be a row group; one without rows has no statistics."""
+    waiting, rows, size = list[pa.Table](), 0, 0
+    for table in tables:
+        waiting.append(table)
+        rows, size = rows + len(table), size + table.nbytes
+        if rows >= ROWS or size >= _GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+    if rows:
+        yield pa.concat_tables(waiting)
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -25,7 +25,9 @@ IMAGE = "image"
 _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 _IMAGES_OF_A_UNIT = 512
 _BUFFER = 4 << 20
-_ROWS = 8192
+ROWS = 8192
+"""Most rows of a table that is read or written at once."""
+
 _IMAGE_ROWS = 64
 _SHOWN = 80
 _WILD = re.compile(r"[*?\[]")
@@ -100,7 +102,7 @@ def find(pattern: str) -> list[Unit]:
     """Return the units of a file, of a folder, or of all files that match a pattern such as `data/*.parquet`.
 
     Raises:
-        InvalidInput: If there is no file of a known type.
+        InvalidInput: If there is no file of a known type, or two units have one name.
     """
     parts = pattern.split("/")
     fixed = next((index for index, part in enumerate(parts) if _WILD.search(part)), len(parts))
@@ -112,8 +114,14 @@ def find(pattern: str) -> list[Unit]:
         known = ", ".join((*_READERS, *_IMAGES))
         raise InvalidInput(f"{pattern} has no file to score; files of these types are read: {known}")
     images = [file for file in files if _suffix(file[0]) in _IMAGES]
-    tables = [file for file in files if file not in images]
-    return [*(unit for file in tables for unit in _of_file(system, base, root, *file)), *_of_images(base, images)]
+    tables = [file for file in files if _suffix(file[0]) in _READERS]
+    units = [*(unit for file in tables for unit in _of_file(system, base, root, *file)), *_of_images(base, images)]
+    named = {unit.name: unit for unit in units}
+    for unit in units:
+        if (other := named[unit.name]) is not unit:
+            both = f"{unit.files[0]} and {other.files[0]}"
+            raise InvalidInput(f"{both} would have the same file of output, {unit.name}; rename one of them")
+    return units
 
 
 def _files(system: FileSystem, root: str) -> list[tuple[str, int]]:
@@ -158,7 +166,7 @@ def _of_images(base: str, files: Sequence[tuple[str, int]]) -> Iterator[Unit]:
 def _parquet(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
     with system.open_input_file(unit.files[0]) as file:
         # Without the buffer a whole column of the row group is read at once.
-        yield from pq.ParquetFile(file, buffer_size=_BUFFER).iter_batches(_ROWS, row_groups=[unit.group])
+        yield from pq.ParquetFile(file, buffer_size=_BUFFER).iter_batches(ROWS, row_groups=[unit.group])
 
 
 def _csv(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
@@ -206,7 +214,9 @@ def _parsed(lines: bytes) -> Batches:
     if not lines.strip():
         return
     try:
-        yield from pyarrow.json.read_json(pa.BufferReader(lines)).to_batches()
+        # A line may not be longer than a block.
+        options = pyarrow.json.ReadOptions(block_size=max(1 << 20, len(lines)))
+        yield from pyarrow.json.read_json(pa.BufferReader(lines), options).to_batches()
     except pa.ArrowInvalid as error:
         middle = lines.find(b"\n", len(lines) // 2)
         middle = middle if middle >= 0 else lines.rfind(b"\n")

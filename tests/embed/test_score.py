@@ -22,7 +22,7 @@ from cluster_serving.embed.score import score as score_unit
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import find
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import InvalidInput, ServingError
 from tests.support.fixtures.cluster import BIN, run
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.fixtures.waiting import wait_until
@@ -58,6 +58,11 @@ def score(folder, *arguments):
 def output(folder):
     """Rows of the output, of all files in the order of their names."""
     return [row for file in sorted((folder / "out").rglob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+
+
+def task_of(folder):
+    options = JobOptions("score", ModelOptions(str(folder / "model")), RedisOptions("redis://unused")).to_json()
+    return Task(str(folder / "data"), str(folder / "out"), {}, None, options)
 
 
 @pytest.fixture
@@ -157,6 +162,43 @@ def test_a_row_of_csv_that_cannot_be_read_has_an_error_in_its_place(doubling):
         "INVALID_INPUT: the column 'a' has no number: 'a'",
         "INVALID_INPUT: the row has 2 fields, and the header 4: 8,1",
     ]
+
+
+def test_rows_of_csv_that_cannot_be_read_are_counted_and_share_a_row_group(doubling):
+    for name, rows in (("bad", "1,2,3\n" * 20_000), ("mixed", "1,2,3\n4,5\n" * 300)):
+        (doubling / "data" / f"{name}.csv").write_text(f"a,b\n{rows}")
+    output = Output(str(doubling / "out"))
+    task = task_of(doubling)
+    for unit, rows, wrong in zip(find(task.input), (20_000, 600), (20_000, 300), strict=True):
+        assert score_unit(replace(task, inputs={"x": ["a", "b", "b"]}), unit) == (rows, wrong)
+        assert [*output.outcomes([unit])] == [(unit, (rows, wrong))]
+        assert pq.ParquetFile(output.folder + f"/{unit.name}").num_row_groups == -(-rows // 8192)
+
+
+def test_a_line_of_json_may_be_long(doubling):
+    line = json.dumps({"x": [1, 2, 3], "note": "n" * (3 << 20)})
+    (doubling / "data" / "rows.jsonl").write_text("\n".join([line] * 3))
+    (unit,) = find(str(doubling / "data"))
+    assert score_unit(task_of(doubling), unit) == (3, 0)
+
+
+def test_files_with_one_name_of_output_are_refused(doubling):
+    for name in ("a.parquet", "a.pq"):
+        pq.write_table(pa.table({"x": [1]}), doubling / "data" / name)
+    with pytest.raises(InvalidInput, match=r"a\.parquet and .*a\.pq would have the same file of output, a\.00000"):
+        find(str(doubling / "data"))
+
+
+def test_a_claim_that_was_interrupted_does_not_block_its_folder(doubling):
+    output = Output(str(doubling / "out"))
+    # As if it was killed once the file was open.
+    with pytest.raises(AttributeError):
+        output.claim(None)
+    output.claim("identity")
+    with pytest.raises(ServingError, match="has the output of another input"):
+        output.claim("other")
+    output.tidy()
+    assert [file.name for file in (doubling / "out").iterdir()] == ["_score.json"]
 
 
 def test_a_line_that_is_no_json_or_of_another_type_has_an_error_in_its_place(doubling):
