@@ -24,6 +24,7 @@ from cluster_serving.protocol.errors import ServingError
 
 _ENDED = ("FINISHED", "CANCELED", "FAILED")
 _LOOK_S = 1.0
+_LOOK_TIMEOUT_S = 30.0
 
 
 def main() -> None:
@@ -36,10 +37,6 @@ def main() -> None:
     parser.add_argument("--with-jar", action="store_true", help="ship flink-python's jar, which the cluster lacks")
     given = parser.parse_args()
     task = Task.from_json(given.options_file.read_text("utf8"))
-    output = Output(task.output)
-    output.claim(task.identity)
-    output.tidy()
-    units = output.units(task.input)
     env = StreamExecutionEnvironment.get_execution_environment()
     configuration = Configuration()
     for key, value in _settings(given.with_jar).items():
@@ -47,9 +44,15 @@ def main() -> None:
     env.configure(configuration)
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.set_parallelism(task.processes)
-    elements = env.from_collection(output.left(units) or units[:1]).rebalance()
-    elements.map(partial(_score, task), Types.STRING()).name("Score").print()
-    job = env.execute_async(task.flink_name)
+    output = Output(task.output)
+    # A command that computes without Flink writes to no folder that this job writes to.
+    with output.held():
+        output.claim(task.identity)
+        output.tidy()
+        units = output.units(task.input)
+        elements = env.from_collection(output.left(units) or units[:1]).rebalance()
+        elements.map(partial(_score, task), Types.STRING()).name("Score").print()
+        job = env.execute_async(task.flink_name)
     print(json.dumps({"submitted": task.flink_name, "id": str(job.get_job_id())}), flush=True)
 
 
@@ -68,7 +71,7 @@ def _settings(with_jar: bool) -> dict[str, str]:
 def _score(task: Task, unit: Unit) -> str:
     output = Output(task.output)
     # After a failure Flink computes elements again.
-    if output.left([unit]):
+    if not output.has(unit):
         try:
             score(task, unit)
         except FAILURES as error:
@@ -96,7 +99,7 @@ def watch(job: str, output: Output, units: Sequence[Unit]) -> Outcomes:
 
 def _state(job: str) -> str:
     try:
-        with urllib.request.urlopen(job) as reply:  # noqa: S310 - an address of the configuration
+        with urllib.request.urlopen(job, timeout=_LOOK_TIMEOUT_S) as reply:  # noqa: S310 - an address of the configuration
             return str(json.load(reply)["state"])
     except urllib.error.HTTPError as error:
         if error.code != 404:

@@ -1,6 +1,5 @@
 """The command `cluster-serving-cli score`: a model over files, in processes of its own."""
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,7 +86,7 @@ def score(
 
 
 def _absolute(address: str) -> str:
-    return address if "://" in address else os.path.abspath(address)
+    return address if "://" in address else str(Path(address).absolute())
 
 
 def _model_of(config: Config, processes: int | None, here: bool) -> dict[str, object]:
