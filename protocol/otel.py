@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from cluster_serving.protocol.trace import Span, Spans, TraceContext
@@ -76,16 +76,10 @@ class _Builder:
         self._resource = resource
 
     def export(self, queued: Sequence[_Queued]) -> None:
-        built = list(map(self._built, chain.from_iterable(each.spans() for each in queued)))
-        # A batch of requests has many.
-        for at in range(0, len(built), _AT_ONCE):
-            self._exporter.export(built[at : at + _AT_ONCE])
-
-    def shutdown(self) -> None:
-        self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        return bool(self._exporter.force_flush(timeout_millis))
+        # A batch of requests has many, which would together take gigabytes.
+        built = map(self._built, chain.from_iterable(each.spans() for each in queued))
+        while part := list(islice(built, _AT_ONCE)):
+            self._exporter.export(part)
 
     def _built(self, span: Span) -> Any:
         from opentelemetry import trace

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cluster_serving.protocol.otel import Tracer
 
 _MOST_LINKS = 32
+_MOST_REQUESTS = 64
+"""Most requests of a batch with spans, so that the batches that wait take little memory."""
 
 
 class Traces(AnswerStage):
@@ -35,7 +37,7 @@ class Traces(AnswerStage):
 
     def answered(self, batch: AnsweredBatch, write_us: int) -> None:
         """Note a batch."""
-        traced = [answer for answer in batch.answers if answer.entry.traceparent]
+        traced = [answer for answer in batch.answers if answer.entry.traceparent][:_MOST_REQUESTS]
         if not traced:
             return
         computed_us, now = batch.inference_us + write_us, self._clock.now_ms()

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from cluster_serving.protocol import tracing
+from cluster_serving.protocol import otel, tracing
 from cluster_serving.protocol.entry import parse_entry, request_fields
 from cluster_serving.protocol.trace import Span, TraceContext
 from tests.support.fixtures.collector import Collector
@@ -151,6 +151,24 @@ def test_spans_are_sent_with_what_they_say(environment, collector):
     assert (span.service, span.name, span.kind, span.start, span.end) == ("service", "one", "CONSUMER", 5, 9)
     assert (span.id, span.parent, span.links) == (f"{2:016x}", f"{3:016x}", ((f"{1:032x}", f"{3:016x}"),))
     assert span.failed and span.attributes == {"size": 3, "error.type": "INTERNAL"}
+
+
+def test_spans_are_built_as_they_are_sent():
+    sent = []
+
+    class Exporter:
+        def export(self, spans):
+            sent.append(len(spans))
+
+    def spans():
+        sent.append("built")
+        return [Span("many", "INTERNAL", TraceContext.new(), None, 0, 1, {})] * 600
+
+    tracer = otel.Tracer("service", Exporter())
+    for _ in range(3):
+        tracer.put(spans)
+    tracer.flush()
+    assert sent == ["built", 512, "built", 512, "built", 512, 264]
 
 
 def test_a_collector_that_is_away_keeps_no_process_from_its_end(environment):

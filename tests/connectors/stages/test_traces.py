@@ -74,6 +74,11 @@ def test_a_batch_has_a_span_in_each_trace_with_links_to_its_requests(stage, trac
         assert (steps[0].start_ns, steps[-1].end_ns) == (span.start_ns, span.end_ns)
 
 
+def test_few_requests_of_a_batch_have_spans(stage, tracer):
+    stage.answered(batch(*(answer(number, TraceContext(number, 1)) for number in range(1, 1000))), 0)
+    assert len(named(tracer.spans, "process job")) == 64
+
+
 def test_a_failed_request_has_its_code_and_no_content(stage, tracer):
     stage.answered(batch(answer(1, TraceContext(1, 11), code="INFERENCE_FAILED", error="secret")), 500)
     (span,) = named(tracer.spans, "process job")
