@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -77,7 +78,7 @@ def _route(scope: Mapping[str, Any]) -> str:
     """Return the path with the names of its parameters, behind a space; empty for an unknown path."""
     route: str = scope["path"]
     for name, value in scope.get("path_params", {}).items():
-        route = route.replace(f"/{value}", f"/{{{name}}}", 1)
+        route = re.sub(rf"/{re.escape(str(value))}(?=[/:]|$)", f"/{{{name}}}", route, count=1)
     return "" if scope["call"].protocol == OTHER else f" {route}"
 
 
