@@ -29,7 +29,7 @@ class RedisOptions:
         shadow: This generation computes copies of requests, whose answers are only compared
             (`connectors.stages.shadow`).
         payload_log_sample: Share of the requests in the payload log (`connectors.stages.payload_log`), 0 to 1.
-        payload_log_to: Folder or address of the log, or "redis".
+        payload_log_to: Folder or address of the log.
         payload_log_without: Patterns of the columns that the log leaves out.
         tensorboard: Folder with a folder per job for TensorBoard; empty for none.
     """

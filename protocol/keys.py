@@ -124,8 +124,6 @@ class JobKeys:
 
     history = _Key("history")
     """Stream of the figures of the last hour, which front ends write (`frontend.models.history`)."""
-    payload_log = _Key("payloads")
-    """Stream of the payload log, if it is in Redis (`connectors.stages.payload_log`)."""
 
     slot_stats = _Key("stats:slots")
     """Hash in which the job keeps the metrics of its versions and slots (`protocol.metrics`)."""
@@ -219,7 +217,6 @@ class JobKeys:
             self.callback_times,
             self.events,
             self.history,
-            self.payload_log,
         )
         keys = [*self.streams, *kept, self.attempts, self.answered, self.controller, self.control]
         for number in generations:

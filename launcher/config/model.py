@@ -374,9 +374,8 @@ class Config(Settings):
     )
     payload_log_to: str = key(
         "payload-log",
-        "the path of a folder, an address such as s3://bucket/folder, or redis",
-        "Where they are written: Parquet files in a folder of the machine of each slot, or in a store; redis: the "
-        "stream <jobName>:payloads, of which old entries are dropped.",
+        "the path of a folder, or an address such as s3://bucket/folder",
+        "Where they are written: Parquet files in a folder of the machine of each slot, or in a store.",
         alias="payloadLog.to",
         min_length=1,
     )
@@ -532,8 +531,7 @@ class Config(Settings):
         """Return a copy whose paths of folders are absolute; a relative one starts at the folder."""
         keys = [] if is_url(self.model_path) else ["model_path"]
         keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]
-        is_folder = "://" not in self.payload_log_to and self.payload_log_to != "redis"
-        keys += ["payload_log_to"] if self.payload_log_sample and is_folder else []
+        keys += ["payload_log_to"] if self.payload_log_sample and "://" not in self.payload_log_to else []
         keys += ["tensorboard"] if self.tensorboard else []
         paths = {key: str((folder / os.path.expanduser(getattr(self, key))).absolute()) for key in keys}
         return self.model_copy(update=paths)

@@ -6,11 +6,11 @@ import time
 import redis
 
 from cluster_serving.connectors.answer import AnsweredBatch
-from cluster_serving.connectors.backlog import Backlog
+from cluster_serving.connectors.backlog import LIMIT_BYTES, Backlog
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.stages.base import AnswerStage
-from cluster_serving.connectors.stages.payload_log.places import place_of
+from cluster_serving.connectors.stages.payload_log.places import write
 from cluster_serving.connectors.stages.payload_log.table import Logged, table_of
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.generations import is_in_trial
@@ -18,6 +18,7 @@ from cluster_serving.protocol.metrics import LOG_DROPPED, LOG_WRITTEN
 
 _INTERVAL_S = 1.0
 _LONGEST_S = 10.0
+_ENOUGH_BYTES = LIMIT_BYTES // 4
 
 log = logging.getLogger(__name__)
 
@@ -25,11 +26,11 @@ log = logging.getLogger(__name__)
 class PayloadLog(Backlog[Logged], AnswerStage):
     """Writes a share of the requests of a slot; what the thread or the place cannot take is dropped and counted."""
 
-    def __init__(self, client: redis.Redis, options: RedisOptions, counts: Counts) -> None:
+    def __init__(self, options: RedisOptions, counts: Counts) -> None:
         super().__init__("payload log", _INTERVAL_S)
         self._options = options
         self._counts = counts
-        self._place = place_of(client, options, counts.slot)
+        self._name = f"{options.job}-{options.version}-{counts.slot}"
         self._count = 0
 
     def answered(self, batch: AnsweredBatch, write_us: int) -> None:
@@ -38,17 +39,18 @@ class PayloadLog(Backlog[Logged], AnswerStage):
         for number, answer in enumerate(batch.answers, self._count):
             if is_in_trial(number, share):
                 item = Logged(answer.entry, answer.fields, latency_us, time.monotonic())
-                if item.size > self._place.most_request or not self.put([item]):
+                if item.size > LIMIT_BYTES or not self.put([item]):
                     self._counts.add(LOG_DROPPED)
         self._count += len(batch.answers)
 
     def _work(self, items: list[Logged]) -> list[Logged]:
         """Write the requests once they are many, or the first of them is old."""
-        is_due = time.monotonic() >= items[0].at + _LONGEST_S or sum(item.size for item in items) >= self._place.enough
+        is_due = time.monotonic() >= items[0].at + _LONGEST_S or sum(item.size for item in items) >= _ENOUGH_BYTES
         if not (is_due or self._closed.is_set()):
             return items
         try:
-            self._place.write(table_of(items, self._options.version, self._options.payload_log_without))
+            table = table_of(items, self._options.version, self._options.payload_log_without)
+            write(table, self._options.payload_log_to, self._name)
         except Exception as error:
             # Each store has errors of its own.
             self._counts.add(LOG_DROPPED, len(items))
@@ -61,5 +63,5 @@ class PayloadLog(Backlog[Logged], AnswerStage):
 def answers(client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> AnswerStage:
     """Return the stage of a sink; without a payload log, and in a shadow, it does nothing."""
     if options.payload_log_sample and not options.shadow:
-        return PayloadLog(client, options, counts)
+        return PayloadLog(options, counts)
     return AnswerStage(client, options, clock, counts)

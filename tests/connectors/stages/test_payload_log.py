@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,13 +12,12 @@ from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.stages.base import AnswerStage
-from cluster_serving.connectors.stages.payload_log import places, stage, table
+from cluster_serving.connectors.stages.payload_log import stage
 from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Image, SparseTensor
-from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result
 from tests.support.fixtures.waiting import wait_until
 
@@ -40,7 +38,6 @@ def make(db, job, tmp_path):
     yield make
     for each in made:
         each.close()
-    db.delete(JobKeys(job).payload_log)
 
 
 def entry(number, inputs, records=b""):
@@ -182,31 +179,13 @@ def test_a_store_is_written_through_fsspec(make):
         assert pq.read_table(opened)["input.x"].to_pylist() == [5]
 
 
-def test_a_stream_of_redis_is_bounded(make, db, job, monkeypatch):
-    monkeypatch.setattr(places, "MOST_TABLES", 3)
-    monkeypatch.setattr(stage, "_LONGEST_S", 0.0)
-    log, counts = make(to="redis")
-    key = JobKeys(job).payload_log
-    # Redis has no room for large ones.
-    log.answered(batch(answer(entry(0, {"x": np.zeros(1 << 14)}), y=1)), 0)
-    assert counts.take() == {"payload_log_dropped": 1}
-    for number in range(5):
-        log._work(
-            [table.Logged(entry(number, {"x": np.array(number)}), encode_result(True, ["y"], [np.array(0)]), 0, 0)]
-        )
-    tables = [pa.ipc.open_stream(fields[b"table"]).read_all() for _, fields in db.xrange(key)]
-    assert [each["input.x"].to_pylist() for each in tables] == [[2], [3], [4]]
-
-
-def test_the_examples_of_the_docs_read_the_log(make, db, redis_server, job, tmp_path, monkeypatch):
+def test_the_example_of_the_docs_reads_the_log(make, tmp_path, monkeypatch):
     docs = (Path(__file__).parents[3] / "docs" / "payload-log.md").read_text("utf8")
-    files, stream = re.findall(r"```python\n(.*?)```", docs, re.DOTALL)
+    (example,) = re.findall(r"```python\n(.*?)```", docs, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    for to, example in (("payload-log", files), ("redis", stream)):
-        log, _ = make(to=to)
-        log.answered(batch(answer(entry(0, {"x": np.array(5)}), y=6)), 0)
-        log.close()
-        example = example.replace("redis.Redis()", f"redis.Redis(port={redis_server.port})")
-        found = {}
-        exec(example.replace("serving_stream", job), found)  # noqa: S102
-        assert list(found["rows"]["input.x"].to_numpy()) == [5]
+    log, _ = make(to="payload-log")
+    log.answered(batch(answer(entry(0, {"x": np.array(5)}), y=6)), 0)
+    log.close()
+    found = {}
+    exec(example, found)  # noqa: S102
+    assert list(found["rows"]["input.x"].to_numpy()) == [5]

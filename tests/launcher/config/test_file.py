@@ -88,7 +88,6 @@ def test_the_payload_log_has_a_share_a_place_and_columns_to_leave_out(read, tmp_
     assert options.payload_log_without == ("uri", "input.x")
     usual = job_options(read("modelPath: m\npayloadLog: {sample: 1, without: uri}"), "s").redis
     assert (usual.payload_log_sample, usual.payload_log_to) == (1, str(tmp_path / "payload-log"))
-    assert job_options(read("modelPath: m\npayloadLog: {to: redis}"), "s").redis.payload_log_to == "redis"
     with pytest.raises(SettingsError, match=r"payloadLog.sample is 2 \(a number\); expected a number from 0 to 1"):
         read("modelPath: m\npayloadLog: {sample: 2}")
 
