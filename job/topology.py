@@ -26,8 +26,8 @@ from cluster_serving.job.window import BatchingWindow
 READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
 """Stages around the reads of a slot, in their order."""
 
-ANSWERING = (Stats, Failures, traces.answers, shadow.answers, payload_log.answers, tensorboard.answers)
-"""Stages around the writes of its answers, in their order."""
+ANSWERING = (Failures, shadow.answers, payload_log.answers, Stats, traces.answers, tensorboard.answers)
+"""Stages around the writes of its answers, in their order. At the end `Stats` writes what those before it counted."""
 
 _MAX_PARALLELISM = 1 << 12
 

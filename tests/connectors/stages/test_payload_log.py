@@ -13,11 +13,13 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.stages.base import AnswerStage
 from cluster_serving.connectors.stages.payload_log import stage
+from cluster_serving.job.topology import ANSWERING
 from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Image, SparseTensor
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result
 from tests.support.fixtures.waiting import wait_until
 
@@ -177,6 +179,17 @@ def test_a_store_is_written_through_fsspec(make):
     (file,) = fsspec.open_files("memory://bucket/log/*.parquet")
     with file as opened:
         assert pq.read_table(opened)["input.x"].to_pylist() == [5]
+
+
+def test_a_slot_that_ends_has_its_last_requests_in_its_figures(db, job, tmp_path):
+    options = RedisOptions("", job, payload_log_sample=1.0, payload_log_to=str(tmp_path / "log"))
+    counts = Counts()
+    stages = [make(db, options, RedisClock(db), counts) for make in ANSWERING]
+    for each in stages:
+        each.answered(batch(answer(entry(0, {"x": np.zeros(2)}), y=1)), 0)
+    for each in stages:
+        each.close()
+    assert db.hget(JobKeys(job).stats(), "payload_log_written") == b"1"
 
 
 def test_the_example_of_the_docs_reads_the_log(make, tmp_path, monkeypatch):
