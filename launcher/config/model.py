@@ -417,8 +417,8 @@ class Config(Settings):
     log_format: Literal["text", "json"] = key(
         "text",
         "text or json",
-        "json: a Flink on this machine, once it is started, writes each line of its log as JSON. Of the front end, "
-        "http.logFormat does.",
+        "json: a Flink that the commands start, on this machine, YARN or Kubernetes, writes each line of its log as "
+        "JSON, once it is started. Of the front end, http.logFormat does.",
     )
 
     @field_validator("flink_target")

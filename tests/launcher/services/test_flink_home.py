@@ -1,6 +1,7 @@
 """The Flink installation of a cluster."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -37,6 +38,13 @@ def test_the_options_of_a_cluster_come_on_top_of_the_packaged_ones(home):
     assert options["rest.bind-address"] == "localhost"
     assert options["python.executable"] == home.python
     assert "jdk.compiler" not in options["env.java.opts.all"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_file_and_console_have_the_same_form(tmp_path, form):
+    FlinkHome(tmp_path).prepare({}, form)
+    logging = (tmp_path / "conf" / "log4j-console.properties").read_text("utf8")
+    assert re.findall("layout.pattern = (.*)", logging) == [f"${{{form}}}"] * 2
 
 
 def test_preparing_again_does_no_harm(home):
