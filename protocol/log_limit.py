@@ -7,19 +7,18 @@ import time
 from collections.abc import Hashable
 
 _MOST_KINDS = 256
+_SECONDS = 60.0
 
 
 class LogLimit:
-    """Takes so many lines of each kind in a time; any thread may ask.
+    """Takes so many lines of each kind in a minute; any thread may ask.
 
     Args:
-        most: Most lines of a kind.
-        seconds: The time.
+        most: Most lines of a kind in a minute.
     """
 
-    def __init__(self, most: int = 60, seconds: float = 60.0) -> None:
+    def __init__(self, most: int = 60) -> None:
         self._most = most
-        self._seconds = seconds
         self._lock = threading.Lock()
         # Kind → begin of its time, lines that were written in it, and lines that were left out.
         self._kinds: dict[Hashable, tuple[float, int, int]] = {}
@@ -29,7 +28,7 @@ class LogLimit:
         now = time.monotonic()
         with self._lock:
             began, written, left_out = self._kinds.pop(kind, (now, 0, 0))
-            if now - began >= self._seconds:
+            if now - began >= _SECONDS:
                 began, written = now, 0
             full = written >= self._most
             self._kinds[kind] = (began, written, left_out + 1) if full else (began, written + 1, 0)
