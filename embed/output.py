@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow.fs import FileSelector, FileType
+from pyarrow.fs import FileSelector, FileType, LocalFileSystem
 
-from cluster_serving.embed import lease
+from cluster_serving.embed import lock
 from cluster_serving.embed.tables import ERROR
 from cluster_serving.embed.units import ROWS, Unit, find, opened
 from cluster_serving.protocol.errors import InvalidInput, ServingError
@@ -41,8 +41,8 @@ class Output:
         self._system.create_dir(self.folder)
 
     def held(self) -> AbstractContextManager[None]:
-        """Keep other programs from writing here; raise `ServingError` if one does."""
-        return lease.held(self._system, self.folder)
+        """Keep other programs from writing here, if the folder is local; raise `ServingError` if one does."""
+        return lock.held(self.folder) if isinstance(self._system, LocalFileSystem) else nullcontext()
 
     def claim(self, identity: str) -> None:
         """Write down what the answers are of; raise `ServingError` if the folder has those of something else."""

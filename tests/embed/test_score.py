@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster_serving.client.original.values import encode_png
-from cluster_serving.embed import lease
 from cluster_serving.embed.output import Output
 from cluster_serving.embed.score import score as score_unit
 from cluster_serving.embed.task import Task
@@ -233,19 +232,12 @@ def test_two_commands_do_not_write_to_one_folder(doubling):
     score(doubling, "data")
 
 
-def test_a_file_system_of_fsspec_is_read_and_written_by_one_at_a_time(doubling, monkeypatch):
-    monkeypatch.setattr(lease, "RENEWED_S", 0.01)
-    monkeypatch.setattr(lease, "GONE_AFTER_S", 1.0)
+def test_a_file_system_of_fsspec_is_read_and_written(doubling):
     memory = fsspec.filesystem("memory")
     memory.pipe("/data/part/a.jsonl", b'{"x": [1, 2, 3]}\n{"x": [1]}\n')
     options = JobOptions("score", ModelOptions(str(doubling / "model")), RedisOptions("redis://unused")).to_json()
     task = Task("memory://data/*/*.jsonl", "memory://out", {}, None, options)
     (unit,) = find(task.input)
-    taken = pytest.raises(ServingError, match=f"process {os.getpid()} on .* scores into /out")
-    with Output(task.output).held(), taken, Output(task.output).held():
-        pass
-    # As a process that was killed leaves it.
-    memory.pipe("/out/_score.lock", b"process 1 on gone\n7")
     with Output(task.output).held():
         assert score_unit(task, unit) == (2, 1)
     assert memory.find("/out") == ["/out/part/a.jsonl.parquet"]
