@@ -1,11 +1,14 @@
 """Lines of the files of batches, as JSON: requests, and their answers."""
 
+import io
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from cluster_serving.frontend.api.openai.codecs import Chat, Completions, Embeddings
+from cluster_serving.protocol.errors import RequestTooLarge
+from cluster_serving.protocol.original.json import check_size
 
 ENDPOINTS: Mapping[str, Any] = {
     "/v1/completions": Completions.new,
@@ -15,6 +18,7 @@ ENDPOINTS: Mapping[str, Any] = {
 """Path → function that returns the codec of one request."""
 
 MOST_LINES = 50_000
+MOST_ERRORS = 100
 
 
 class Line(NamedTuple):
@@ -25,11 +29,16 @@ class Line(NamedTuple):
 
 
 def read(content: bytes, endpoint: str) -> tuple[list[Line], list[dict[str, Any]]]:
-    """Return the requests of a file, and the errors of lines that are none; empty lines do not count."""
+    """Return the requests of a file, and the errors of lines that are none; empty lines do not count.
+
+    Reading ends after `MOST_ERRORS` errors, since a file of another kind has an error in each line.
+    """
     lines: list[Line] = []
     errors: list[dict[str, Any]] = []
     names: set[str] = set()
-    for number, text in enumerate(content.splitlines(), 1):
+    for number, text in enumerate(io.BytesIO(content), 1):
+        if len(errors) >= MOST_ERRORS:
+            break
         if not text.strip():
             continue
         if len(lines) >= MOST_LINES:
@@ -43,8 +52,7 @@ def read(content: bytes, endpoint: str) -> tuple[list[Line], list[dict[str, Any]
         lines.append(line)
     if not lines and not errors:
         errors.append(_error(None, "the file has no requests"))
-    # A file of another kind has an error in each line.
-    return lines, errors[:100]
+    return lines, errors
 
 
 def answer(custom_id: str, request_id: str, status: int, body: bytes) -> bytes:
@@ -61,7 +69,10 @@ def expired(custom_id: str, request_id: str) -> bytes:
 
 def _line(text: bytes, endpoint: str, names: set[str]) -> tuple[Line | None, str]:
     try:
+        check_size(text)
         content = orjson.loads(text)
+    except RequestTooLarge as error:
+        return None, error.message
     except orjson.JSONDecodeError as error:
         return None, f"the line is not JSON: {error}"
     if not isinstance(content, dict) or not isinstance(content.get("body"), dict):

@@ -19,6 +19,7 @@ from cluster_serving.frontend.server.http.responses import Json, read_body
 from cluster_serving.protocol.errors import InvalidInput
 
 _OPEN = ("validating", "in_progress")
+_LONGEST_REQUEST = 256 << 10
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -75,7 +76,7 @@ class _BatchRoutes:
 
     async def submit(self, request: Request) -> Response:
         call = _call(request)
-        asked = parse(await read_body(call, self._options))
+        asked = parse(await read_body(call, self._options, _LONGEST_REQUEST))
         endpoint, file_id, metadata = asked.get("endpoint"), asked.get("input_file_id"), asked.get("metadata")
         if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
             raise InvalidInput(f"'endpoint' is {str(endpoint)[:64]!r}; expected {', '.join(ENDPOINTS)}")

@@ -164,6 +164,17 @@ def test_a_batch_may_have_so_many_requests(monkeypatch):
     assert errors[0]["message"] == "the file has more than 2 requests"
 
 
+def test_reading_a_file_of_another_kind_ends_after_a_hundred_lines():
+    _, errors = batch_lines.read(b"x\n" * 1000, "/v1/embeddings")
+    assert [error["line"] for error in errors] == list(range(1, 101))
+
+
+def test_a_line_has_a_limit_of_lists_as_any_body_has():
+    row = lines("/v1/embeddings", [{"input": []}]).strip().replace(b"[]", b"[" + b"1," * (1 << 22) + b"1]")
+    _, (error,) = batch_lines.read(row, "/v1/embeddings")
+    assert "holds more than" in error["message"]
+
+
 def launched(redis_server, job):
     words = [f"--redisUrl={redis_server.url}", f"--redisInputQueue={job}", "--port=0", "--grpcPort=0"]
     process = subprocess.Popen(
@@ -299,6 +310,11 @@ def test_a_batch_that_cannot_be_made_is_refused(ask, body, message):
     assert answer.json()["error"]["message"].startswith(message)
 
 
+def test_the_request_for_a_batch_is_small(ask):
+    answer = httpx.post(f"{ask.base_url}batches", content=b" " * (300 << 10))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "REQUEST_TOO_LARGE")
+
+
 def test_a_form_has_its_parts_byte_by_byte():
     content = b'{"a": "\xc3\xa9"}\r\n--not the boundary\n\r\n'
     body = (
@@ -314,3 +330,15 @@ def test_a_form_has_its_parts_byte_by_byte():
             parts(body, wrong)
     with pytest.raises(InvalidInput, match="no name"):
         parts(b"--x\r\n\r\nfile\r\n--x--", "multipart/form-data; boundary=x")
+
+
+def test_a_form_has_few_parts_and_short_headers():
+    kind, part = "multipart/form-data; boundary=x", b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nb\r\n'
+    assert parts(part * 16 + b"--x--", kind) == {"a": Part(b"b")}
+    for body, kind_, message in (
+        (part * 17 + b"--x--", kind, "more than 16 parts"),
+        (part.replace(b'name="a"', b'name="a"; b="%s"' % bytes(5000)) + b"--x--", kind, "more than 4096 bytes"),
+        (part + b"--x--", kind + "; a=b" * 1000, "Content-Type"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            parts(body, kind_)
