@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from cluster_serving.frontend.api.openai import batch_lines
 from cluster_serving.frontend.api.openai.batch_lines import Line
-from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of
+from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of, queued
 from cluster_serving.frontend.api.openai.codecs import error_body, outputs
 from cluster_serving.frontend.api.openai.files import FileStore
 from cluster_serving.frontend.context import FrontEnd
@@ -40,9 +40,9 @@ class BatchRunner:
         self._work = LeasedWork(front.dispatch, queue_of, self._jobs, self._run, _MOST_BATCHES)
         self.start, self.close = self._work.start, self._work.close
 
-    async def add(self, batch: Batch) -> None:
+    async def add(self, batch: Batch, owner: str) -> None:
         """Queue a batch."""
-        await self._work.add(self._store.home, batch["id"], b"-")
+        await self._work.add(self._store.home, batch["id"], queued(owner))
 
     async def _jobs(self) -> tuple[str]:
         return (self._store.home,)

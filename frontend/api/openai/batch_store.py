@@ -9,6 +9,7 @@ from typing import Any
 from cluster_serving.frontend.api.openai.files import KEPT, FileStore
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import FileNotFound
+from cluster_serving.protocol.errors import QueueFull
 from cluster_serving.protocol.leases import LeaseQueue
 
 WINDOW = 24 * 3600
@@ -17,6 +18,8 @@ WINDOW = 24 * 3600
 _STATE, _OWNER, _CANCELLING, _BYTES = "batch", "owner", "cancelling_at", "bytes"
 _TIMES = ("in_progress_at", "finalizing_at", "completed_at", "failed_at", "expired_at", "cancelling_at", "cancelled_at")
 _ANSWERS = ("outputs", "errors")
+
+_MOST_UNFINISHED, _MOST_LISTED = 64, 1000
 
 UNFINISHED = ("validating", "in_progress", "finalizing", "cancelling")
 """States of batches that a front end has work with."""
@@ -30,13 +33,17 @@ def queue_of(home: str) -> LeaseQueue:
     return LeaseQueue(f"{home}:batches:due", f"{home}:batches:open")
 
 
+def queued(owner: str) -> bytes:
+    """Return the content of the queue for a batch of an owner, by which unfinished batches are counted."""
+    return f"-{owner}".encode()
+
+
 class BatchStore:
     """Keeps batches as long as files. The front end that has the lease of a batch writes its state, all others read."""
 
     def __init__(self, front: FrontEnd, files: FileStore) -> None:
         self.home = files.home
         self._dispatcher = front.dispatch.dispatcher(self.home)
-        self._index = f"{self.home}:batches"
 
     async def make(self, endpoint: str, file_id: str, metadata: Mapping[str, str] | None, owner: str) -> Batch:
         """Keep a new batch."""
@@ -61,7 +68,8 @@ class BatchStore:
             async with self._db.pipeline() as pipeline:
                 pipeline.hset(self._key(batch["id"]), mapping={_STATE: json.dumps(batch), _OWNER: owner})
                 pipeline.expire(self._key(batch["id"]), KEPT)
-                pipeline.zadd(self._index, {batch["id"]: time.time()})
+                pipeline.zadd(self._index(owner), {batch["id"]: time.time()})
+                pipeline.expire(self._index(owner), KEPT)
                 await pipeline.execute()
         return batch
 
@@ -97,10 +105,10 @@ class BatchStore:
         return batch
 
     async def of(self, owner: str) -> list[Batch]:
-        """Return the batches of an owner, the newest first."""
+        """Return the latest batches of an owner, the newest first."""
         with self._dispatcher.using_redis():
-            await self._db.zremrangebyscore(self._index, "-inf", time.time() - KEPT)
-            ids = await self._db.zrevrange(self._index, 0, -1)
+            await self._db.zremrangebyscore(self._index(owner), "-inf", time.time() - KEPT)
+            ids = await self._db.zrevrange(self._index(owner), 0, _MOST_LISTED - 1)
         found = []
         for batch_id in ids:
             try:
@@ -108,6 +116,17 @@ class BatchStore:
             except FileNotFound:
                 continue
         return found
+
+    async def check_room(self, owner: str) -> None:
+        """Check that an owner may have a further batch.
+
+        Raises:
+            QueueFull: If too many batches of the owner are unfinished.
+        """
+        with self._dispatcher.using_redis():
+            waiting = await self._db.hgetall(queue_of(self.home).contents)
+        if list(waiting.values()).count(queued(owner)) >= _MOST_UNFINISHED:
+            raise QueueFull(f"{_MOST_UNFINISHED} batches are unfinished; wait for one, or cancel it")
 
     async def cancel(self, batch_id: str) -> None:
         """Ask the front end that has a batch to cancel it."""
@@ -152,6 +171,9 @@ class BatchStore:
     @property
     def _db(self) -> Any:
         return self._dispatcher.db
+
+    def _index(self, owner: str) -> str:
+        return f"{self.home}:batches:of:{owner}"
 
     def _key(self, batch_id: str) -> str:
         return f"{self.home}:batch:{batch_id}"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.json_text import parse
@@ -11,7 +11,7 @@ from cluster_serving.frontend.api.openai.batch_lines import ENDPOINTS
 from cluster_serving.frontend.api.openai.batch_runner import BatchRunner
 from cluster_serving.frontend.api.openai.batch_store import BatchStore
 from cluster_serving.frontend.api.openai.codecs import answered
-from cluster_serving.frontend.api.openai.files import FileStore, page
+from cluster_serving.frontend.api.openai.files import FileStore, listed
 from cluster_serving.frontend.api.openai.multipart import parts
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
@@ -23,7 +23,9 @@ _LONGEST_REQUEST = 256 << 10
 
 
 def routes(front: FrontEnd) -> list[Route]:
-    """Return the routes of files and batches."""
+    """Return the routes of files and batches; none if the front end keeps no files."""
+    if not front.options.max_file_bytes:
+        return []
     api = _BatchRoutes(front)
     made = [
         ("/v1/files", api.upload, "POST"),
@@ -45,9 +47,8 @@ class _BatchRoutes:
         self._files = FileStore(front)
         self._store = BatchStore(front, self._files)
         self._runner = BatchRunner(front, self._files, self._store)
-        if front.options.max_file_bytes:
-            front.on_start.append(self._runner.start)
-            front.on_close.append(self._runner.close)
+        front.on_start.append(self._runner.start)
+        front.on_close.append(self._runner.close)
 
     async def upload(self, request: Request) -> Response:
         call = _call(request)
@@ -60,8 +61,7 @@ class _BatchRoutes:
         return Json(file.shown())
 
     async def files(self, request: Request) -> Response:
-        found = await self._files.of(_call(request).client)
-        return Json(page([file.shown() for file in found], request.query_params))
+        return Json(listed([file.shown() for file in await self._files.of(_call(request).client)]))
 
     async def file(self, request: Request) -> Response:
         return Json((await self._files.get(request.path_params["id"], _call(request).client)).shown())
@@ -71,8 +71,9 @@ class _BatchRoutes:
         return Json({"id": request.path_params["id"], "object": "file", "deleted": True})
 
     async def content(self, request: Request) -> Response:
-        content = await self._files.content(request.path_params["id"], _call(request).client)
-        return Response(content, media_type="application/octet-stream")
+        file = await self._files.get(request.path_params["id"], _call(request).client)
+        headers = {"content-length": str(file.bytes)}
+        return StreamingResponse(self._files.pages(file), headers=headers, media_type="application/octet-stream")
 
     async def submit(self, request: Request) -> Response:
         call = _call(request)
@@ -87,12 +88,14 @@ class _BatchRoutes:
         if not (metadata is None or _is_metadata(metadata)):
             raise InvalidInput("'metadata' is not an object of at most 16 texts of at most 512 characters")
         await self._files.get(file_id, call.client)
+        await self._files.check_room()
+        await self._store.check_room(call.client)
         batch = await self._store.make(endpoint, file_id, metadata, call.client)
-        await self._runner.add(batch)
+        await self._runner.add(batch, call.client)
         return Json(batch)
 
     async def batches(self, request: Request) -> Response:
-        return Json(page(await self._store.of(_call(request).client), request.query_params))
+        return Json(listed(await self._store.of(_call(request).client)))
 
     async def batch(self, request: Request) -> Response:
         return Json(await self._store.get(request.path_params["id"], _call(request).client))

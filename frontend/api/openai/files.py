@@ -3,7 +3,7 @@
 import json
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,9 @@ from cluster_serving.protocol.errors import QueueFull
 
 KEPT = 7 * 24 * 3600
 """Seconds for which a file is kept."""
+
+_LEAST_COUNTED = 64 << 10
+_PAGE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -52,23 +55,36 @@ class FileStore:
         """Keep a file.
 
         Raises:
-            QueueFull: If all files together would be larger than `maxFileBytes`, unless it is not `bounded`.
+            QueueFull: See `check_room`; not raised unless the file is `bounded`.
         """
         now, db = time.time(), self._db
         times = int(now), int(now) + KEPT
         file = StoredFile(f"file-{uuid.uuid4().hex}", filename, purpose, len(content), *times, owner)
-        if bounded and sum(other.bytes for other in await self._all()) + len(content) > self._most:
-            raise QueueFull(
-                f"all files together would have more than {self._most} bytes (maxFileBytes); DELETE /v1/files/<id>"
-            )
+        if bounded:
+            await self.check_room(len(content))
         with self._dispatcher.using_redis():
             async with db.pipeline() as pipeline:
                 key = self._key(file.id)
-                pipeline.hset(key, mapping={"file": json.dumps(asdict(file)), "content": content})
+                pipeline.hset(key, "file", json.dumps(asdict(file)))
                 pipeline.expire(key, KEPT)
+                pipeline.set(_content_key(key), content, ex=KEPT)
                 pipeline.zadd(self._index, {file.id: now + KEPT})
                 await pipeline.execute()
         return file
+
+    async def check_room(self, size: int = 0) -> None:
+        """Check that there is room for a further file.
+
+        Raises:
+            QueueFull: If all files together would be larger than `maxFileBytes`. Each counts as 64 KiB at least, so
+                that their number has a limit, too.
+        """
+        sizes = [size, *(file.bytes for file in await self._all())]
+        if sum(max(each, _LEAST_COUNTED) for each in sizes) > self._most:
+            raise QueueFull(
+                f"all files together would have more than {self._most} bytes (maxFileBytes), each at least "
+                f"{_LEAST_COUNTED}; DELETE /v1/files/<id>"
+            )
 
     async def get(self, file_id: str, owner: str) -> StoredFile:
         """Return a file."""
@@ -81,15 +97,20 @@ class FileStore:
 
     async def content(self, file_id: str, owner: str) -> bytes:
         """Return the content of a file."""
-        await self.get(file_id, owner)
-        with self._dispatcher.using_redis():
-            return bytes(await self._db.hget(self._key(file_id), "content") or b"")
+        return b"".join([page async for page in self.pages(await self.get(file_id, owner))])
+
+    async def pages(self, file: StoredFile) -> AsyncGenerator[bytes, None]:
+        """Yield the content of a file in pages, so that neither Redis nor the front end is busy with all of it."""
+        for start in range(0, file.bytes, _PAGE):
+            with self._dispatcher.using_redis():
+                page = await self._db.getrange(_content_key(self._key(file.id)), start, start + _PAGE - 1)
+            yield page
 
     async def delete(self, file_id: str, owner: str) -> None:
         """Delete a file."""
         await self.get(file_id, owner)
         with self._dispatcher.using_redis():
-            await self._db.unlink(self._key(file_id))
+            await self._db.unlink(self._key(file_id), _content_key(self._key(file_id)))
             await self._db.zrem(self._index, file_id)
 
     async def of(self, owner: str) -> list[StoredFile]:
@@ -113,11 +134,11 @@ class FileStore:
         return f"{self.home}:file:{file_id}"
 
 
-def page(items: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the part of a list that a client asks for by `limit` and `after`."""
-    ids = [item["id"] for item in items]
-    start = ids.index(query["after"]) + 1 if query.get("after") in ids else 0
-    most = int(query.get("limit", "")) if query.get("limit", "").isdecimal() else len(items)
-    shown = items[start : start + max(1, most)]
-    ends = {"first_id": shown[0]["id"], "last_id": shown[-1]["id"]} if shown else {"first_id": None, "last_id": None}
-    return {"object": "list", "data": shown, **ends, "has_more": start + len(shown) < len(items)}
+def listed(items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the form of a list, which is one page."""
+    ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {"first_id": None, "last_id": None}
+    return {"object": "list", "data": items, **ends, "has_more": False}
+
+
+def _content_key(key: str) -> str:
+    return f"{key}:content"

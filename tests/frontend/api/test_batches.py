@@ -242,7 +242,7 @@ def test_what_is_not_answered_in_time_has_expired(redis_server, report, job, ask
 
 def test_files_are_listed_and_deleted(ask):
     made = [ask.files.create(file=(f"{name}.jsonl", name.encode()), purpose="batch") for name in ("a", "b", "c")]
-    assert [file.id for file in ask.files.list(limit=2)] == [file.id for file in reversed(made)]
+    assert [file.id for file in ask.files.list()] == [file.id for file in reversed(made)]
     first = ask.files.retrieve(made[0].id)
     assert (first.filename, first.bytes, first.status, first.purpose) == ("a.jsonl", 1, "processed", "batch")
     assert ask.files.content(made[1].id).text == "b"
@@ -255,19 +255,47 @@ def test_files_are_listed_and_deleted(ask):
 
 
 def test_all_files_together_have_a_limit(serve):
-    with client(serve("--maxFileBytes=1000").url) as ask:
-        first = ask.files.create(file=("a", bytes(900)), purpose="batch")
-        with pytest.raises(openai.RateLimitError, match="more than 1000 bytes .maxFileBytes."):
-            ask.files.create(file=("b", bytes(200)), purpose="batch")
+    with client(serve("--maxFileBytes=200000").url) as ask:
+        first = ask.files.create(file=("a", bytes(100_000)), purpose="batch")
+        with pytest.raises(openai.RateLimitError, match="more than 200000 bytes .maxFileBytes."):
+            ask.files.create(file=("b", bytes(101_000)), purpose="batch")
         ask.files.delete(first.id)
-        ask.files.create(file=("b", bytes(200)), purpose="batch")
+        # However small, a file takes its place.
+        small = [ask.files.create(file=("b", b"b"), purpose="batch") for _ in range(3)]
+        with pytest.raises(openai.RateLimitError):
+            ask.batches.create(input_file_id=small[0].id, endpoint="/v1/embeddings", completion_window="24h")
+
+
+def test_without_room_for_files_there_are_no_batches(serve):
+    assert httpx.get(f"{serve('--maxFileBytes=0').url}/v1/files").status_code == 404
+
+
+def test_an_owner_has_few_unfinished_batches(db, report, job, ask, monkeypatch):
+    monkeypatch.setattr(batch_store, "_MOST_UNFINISHED", 1)
+    report(("text", "str", ()))
+    content = lines("/v1/completions", [{"model": job, "prompt": "a"}])
+    batch = begin(ask, "/v1/completions", content)
+    with pytest.raises(openai.RateLimitError, match="1 batches are unfinished"):
+        begin(ask, "/v1/completions", content)
+    ask.batches.cancel(batch.id)
+    finished(ask, batch)
+    wait_until(lambda: not db.exists("cluster-serving:batches:open"))
+    assert begin(ask, "/v1/completions", content).status == "validating"
+
+
+def test_a_large_file_comes_back_byte_by_byte(ask):
+    content = os.urandom((5 << 20) + 1)
+    file = ask.files.create(file=("a", content), purpose="batch")
+    answer = ask.files.content(file.id)
+    assert answer.content == content and answer.response.headers["content-length"] == str(len(content))
 
 
 def test_the_answers_of_a_batch_have_a_limit(redis_server, db, job, serve, tmp_path):
     content = lines("/v1/completions", [{"model": job, "prompt": "a" * 50}] * 20)
+    longer = SLOW.replace("text.upper()", "text * 1000")
     with (
-        client(serve(f"--maxFileBytes={len(content) + 100}").url) as ask,
-        generating(redis_server.port, job, tmp_path, SLOW, most=1),
+        client(serve("--maxFileBytes=200000").url) as ask,
+        generating(redis_server.port, job, tmp_path, longer, most=1),
     ):
         done = finished(ask, begin(ask, "/v1/completions", content))
         assert (done.status, done.output_file_id) == ("failed", None)
