@@ -1,14 +1,18 @@
 """Work that is queued in Redis, and of which each process of each front end takes some (`protocol.leases`)."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from contextvars import Context
 from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.leases import LEASE, LeaseQueue, claimed
 from cluster_serving.protocol.scripts import Call, call_async
+
+log = logging.getLogger(__name__)
 
 TURN = 1.0
 """Seconds between two looks at the queues."""
@@ -41,6 +45,11 @@ class LeasedWork:
         self._loop: asyncio.Task[None] | None = None
         # A renewal that overtook a call that sets a later time would undo it.
         self._order = asyncio.Lock()
+
+    @property
+    def count(self) -> int:
+        """Number of items that are held."""
+        return len(self._held)
 
     def start(self) -> None:
         """Begin to look at the queues."""
@@ -76,10 +85,12 @@ class LeasedWork:
     async def _run(self) -> None:
         while True:
             # What one look misses, the next one finds.
-            with suppress(ServingError):
-                jobs = {*await self._jobs(), *(job for job, _ in self._held)}
-                await asyncio.gather(*map(self._look, jobs), return_exceptions=True)
+            await _logged(self._look_at_all())
             await asyncio.sleep(TURN)
+
+    async def _look_at_all(self) -> None:
+        jobs = {*await self._jobs(), *(job for job, _ in self._held)}
+        await asyncio.gather(*map(self._look, jobs), return_exceptions=True)
 
     async def _look(self, job: str) -> None:
         queue = self._queue_of(job)
@@ -93,11 +104,20 @@ class LeasedWork:
     def _hold(self, job: str, item: str, content: bytes) -> None:
         key = job, item
         if key not in self._held:
-            self._held[key] = asyncio.create_task(self._try(job, item, content))
+            # The work is not part of the request that queued it, whose id and trace end with its answer.
+            self._held[key] = Context().run(asyncio.create_task, self._try(job, item, content))
 
     async def _try(self, job: str, item: str, content: bytes) -> None:
         try:
-            with suppress(ServingError):
-                await self._work(job, item, content)
+            await _logged(self._work(job, item, content))
         finally:
             del self._held[job, item]
+
+
+async def _logged(work: Awaitable[None]) -> None:
+    """Await work, of which another attempt follows if it fails; only errors of the program itself are logged."""
+    try:
+        with suppress(ServingError):
+            await work
+    except Exception:
+        log.exception("queued work has failed; another attempt follows")

@@ -18,6 +18,9 @@ from cluster_serving.protocol.leases import LeaseQueue
 SERDE = b"callback"
 """Value of the field `serde` of dead letters that are callbacks; their payload is the content."""
 
+CALLBACK_FAILED = "CALLBACK_FAILED"
+"""Code of such a letter. A client may have sent a request of that `serde`, but no client chooses the code."""
+
 
 @dataclass(frozen=True)
 class Callback:
@@ -48,13 +51,16 @@ class Callback:
 
     def failed(self, body: bytes) -> Callback:
         """Return the callback after a further attempt. It keeps the body, which outlives the results, unless large."""
-        kept = replace(self, attempts=self.attempts + 1, body=body.decode())
-        return kept if len(kept.content()) <= MAX_PAYLOAD_BYTES else replace(kept, body="")
+        failed = replace(self, attempts=self.attempts + 1, body="")
+        if len(body) > MAX_PAYLOAD_BYTES:
+            return failed
+        kept = replace(failed, body=body.decode())
+        return kept if len(kept.content()) <= MAX_PAYLOAD_BYTES else failed
 
     def letter(self, problem: str) -> DeadLetter:
         """Return the dead letter of a callback that is given up now."""
         entry = Entry(b"", self.id, self.content(), SERDE, reply_to=self.url)
-        return DeadLetter(entry, len(entry.data), "CALLBACK_FAILED", problem, time.time())
+        return DeadLetter(entry, len(entry.data), CALLBACK_FAILED, problem, time.time())
 
 
 def queue_of(job: str) -> LeaseQueue:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster_serving.protocol.callbacks import SERDE, Callback, queue_of
+from cluster_serving.protocol.callbacks import CALLBACK_FAILED, SERDE, Callback, queue_of
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
@@ -19,15 +19,18 @@ def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
     callback puts it back into its queue; its reply is 1, and the letter is still to be removed.
 
     Raises:
-        InvalidInput: If the payload was not kept.
+        InvalidInput: If the payload was not kept, or is no callback where it has to be one.
     """
     if not letter.kept:
         raise InvalidInput(
             f"dead letter {letter_id} ({letter.request.uri!r}) cannot be queued again: its payload of {letter.size} "
             f"bytes was not kept, as it has more than {MAX_PAYLOAD_BYTES}; send it again"
         )
-    if letter.request.serde == SERDE:
-        callback = replace(Callback.parse(letter.request.data), attempts=0)
+    if (letter.code, letter.request.serde) == (CALLBACK_FAILED, SERDE):
+        try:
+            callback = replace(Callback.parse(letter.request.data), attempts=0)
+        except (TypeError, ValueError):
+            raise InvalidInput(f"dead letter {letter_id} ({letter.request.uri!r}) has no callback") from None
         return queue_of(job).put(callback.id, callback.content(), 0, new=True)
     keys, request = JobKeys(job), letter.request
     written: list[str | bytes] = [result_key_of(job, request), keys.pieces(request.uri)]

@@ -15,7 +15,8 @@ from cluster_serving.protocol.requeue import requeue_call
 from cluster_serving.protocol.scripts import DEAD_LETTERS, Call, call_async, fields_of
 
 _MOST = 50
-_ID = re.compile(r"\d+-\d+")
+_OF_TICKET = re.compile(r"[0-9a-f]{32}-")
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
 def newest_call(job: str) -> Call:
@@ -30,7 +31,7 @@ def described(letter_id: bytes, fields: Sequence[bytes]) -> dict[str, Any]:
     return {
         "id": letter_id.decode(),
         "time": round(1000 * letter.time),
-        "uri": letter.request.uri.encode("utf8", "backslashreplace").decode(),
+        "uri": _shown(letter.request.uri),
         "code": letter.code,
         "error": letter.error.encode("utf8", "backslashreplace").decode(),
         "traceback": letter.traceback,
@@ -68,5 +69,10 @@ async def _requeue(dispatch: Dispatch, job: str, letter_id: str, by: str) -> Non
             raise gone
         if isinstance(queued, int):
             await db.xdel(JobKeys(job).dead_letters, letter_id)
-    what = f"dead letter {letter_id} ({letter.request.uri!r}) queued again"
+    what = f"dead letter {letter_id} ({_shown(letter.request.uri)!r}) queued again"
     await dispatch.ask([job], lambda pipeline, _: events.record(pipeline, job, what, by))
+
+
+def _shown(uri: str) -> str:
+    """Return the name of a request; only its beginning if it came by `/v1/requests`, where the name gets the result."""
+    return f"{uri[:8]}…" if _OF_TICKET.match(uri) else uri.encode("utf8", "backslashreplace").decode()

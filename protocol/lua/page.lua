@@ -3,7 +3,9 @@
 
 local last, seen, bytes, matches = ARGV[1], 0, 0, {}
 while seen < 1000 and bytes < 1048576 do
-  local entries = redis.call('XREVRANGE', KEYS[1], last, '-', 'COUNT', 16)
+  -- Entries may have many megabytes each.
+  local count = (seen == 0 or bytes > 65536 * seen) and 1 or 16
+  local entries = redis.call('XREVRANGE', KEYS[1], last, '-', 'COUNT', count)
   if #entries == 0 then return {'', matches} end
   for _, entry in ipairs(entries) do
     for i = 1, #entry[2], 2 do

@@ -1,5 +1,6 @@
 """Callbacks: results that are posted to an address that the client gave."""
 
+import asyncio
 import os
 import time
 from collections.abc import Sequence
@@ -9,10 +10,12 @@ import httpx
 
 from cluster_serving.frontend.api.requests import signature
 from cluster_serving.frontend.errors import Forbidden, StartError
+from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.loopback import is_loopback
 
 _TIMEOUT = 10.0
+_LONGEST_URL = 2048
 _NOT_NOW = (408, 429)
 """Statuses below 500 after which another attempt may succeed."""
 
@@ -56,6 +59,8 @@ class Receivers:
             InvalidInput: If the value is no address.
             Forbidden: If the host is not allowed.
         """
+        if isinstance(url, str) and len(url) > _LONGEST_URL:
+            raise InvalidInput(f"'callback' has more than {_LONGEST_URL} characters")
         try:
             parts = urlsplit(url if isinstance(url, str) else "")
             place = f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
@@ -79,12 +84,14 @@ class Receivers:
             raise Refused(str(error)) from None
         assert self._client is not None  # noqa: S101 - for the type checker; `check` has allowed the host
         made = signature.headers(self._keys, message_id, int(time.time()), body)
+        headers = {"content-type": "application/json", **made}
         try:
-            response = await self._client.post(url, content=body, headers={"content-type": "application/json", **made})
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            # The body of the answer is not read, and a receiver that is slow in small steps ends, too.
+            async with timeout(_TIMEOUT), self._client.stream("POST", url, content=body, headers=headers) as response:
+                status = response.status_code
+        except (httpx.HTTPError, httpx.InvalidURL, asyncio.TimeoutError) as error:
             raise Refused(type(error).__name__) from None
         if not response.is_success:
-            status = response.status_code
             raise Refused(f"status {status}", is_final=status < 500 and status not in _NOT_NOW)
 
     async def close(self) -> None:

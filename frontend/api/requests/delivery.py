@@ -1,7 +1,9 @@
 """Delivery of callbacks from the queue in Redis."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 from cluster_serving.frontend.api.requests.callback import Receivers, Refused
@@ -21,6 +23,12 @@ _MOST_HELD = 1000
 _LONGEST_WAIT = 60.0
 """Seconds for which a front end holds a callback whose results are not there yet; others get their turn then."""
 
+_MOST_POSTED = 50
+"""Messages that are written and posted at a time; each may have megabytes."""
+
+_MOST_KEPT = 1000
+"""Callbacks of a job that may wait with their bodies in Redis, which a receiver that is away would fill otherwise."""
+
 Write = Callable[[Ticket, list[StoredResult], str], Awaitable[bytes]]
 
 
@@ -37,6 +45,7 @@ class Delivery:
     def __init__(self, front: FrontEnd, store: RequestStore, receivers: Receivers, write: Write) -> None:
         self._front, self._store, self._receivers, self._write = front, store, receivers, write
         self._work = LeasedWork(front.dispatch, queue_of, self._jobs, self._deliver, _MOST_HELD)
+        self._posting = asyncio.Semaphore(_MOST_POSTED)
         self.start = self._work.start
 
     async def add(self, ticket: Ticket, url: str, model: str) -> None:
@@ -50,8 +59,10 @@ class Delivery:
 
     async def close(self) -> None:
         """Leave the callbacks to other front ends, or to the next one."""
-        await self._work.close()
-        await self._receivers.close()
+        try:
+            await self._work.close()
+        finally:
+            await self._receivers.close()
 
     async def _jobs(self) -> set[str]:
         return {model.job for model in (await self._front.registry.latest()).values()}
@@ -60,21 +71,23 @@ class Delivery:
         """Make one attempt."""
         callback = Callback.parse(content)
         try:
-            body = callback.body.encode() or await self._content(callback)
+            results = [] if callback.body else await self._results(callback)
         except RequestNotFound as error:
             await self._give_up(job, callback, str(error))
             return
-        if body:
-            await self._post(job, callback, body)
-        else:
+        if results is None:
             await self._work.call(job, queue_of(job).renew([callback.id], TURN))
+            return
+        async with self._posting:
+            written = await self._write(Ticket.read(callback.id), results, callback.model) if results else b""
+            await self._post(job, callback, written or callback.body.encode())
 
     async def _post(self, job: str, callback: Callback, body: bytes) -> None:
         ticket, queue = Ticket.read(callback.id), queue_of(job)
         try:
             await self._receivers.post(callback.url, ticket.secret, body)
         except Refused as refusal:
-            failed = callback.failed(body)
+            failed = callback.failed(body if callback.body or await self._may_keep(job) else b"")
             if refusal.is_final or callback.attempts >= len(PAUSES):
                 await self._give_up(job, failed, str(refusal))
             else:
@@ -90,9 +103,17 @@ class Delivery:
             host = urlsplit(callback.url).hostname
             log.warning("a result was not posted to %s: %s; see cluster-serving-cli dead list %s", host, problem, job)
 
-    async def _content(self, callback: Callback) -> bytes:
-        """Return the body of the message; empty if the results do not come in time."""
+    async def _may_keep(self, job: str) -> bool:
+        dispatcher = self._front.dispatch.dispatcher(job)
+        db: Any = dispatcher.db
+        with dispatcher.using_redis():
+            # The one after the last that may; to count takes a command that present users of Redis may lack.
+            return not await db.zrangebyscore(queue_of(job).times, "-inf", "+inf", start=_MOST_KEPT, num=1)
+
+    async def _results(self, callback: Callback) -> list[StoredResult] | None:
+        """Return the results; None if they do not come in time, or at once while many callbacks are held."""
         ticket = await self._store.known(callback.id)
-        results = await self._store.results(ticket, _LONGEST_WAIT)
+        wait = _LONGEST_WAIT if self._work.count < _MOST_HELD / 2 else 0.0
+        results = await self._store.results(ticket, wait)
         present = [result for result in results if result is not None]
-        return await self._write(ticket, present, callback.model) if len(present) == len(results) else b""
+        return present if len(present) == len(results) else None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from urllib.parse import quote
 
@@ -81,7 +81,13 @@ class _RequestRoutes:
             model.together,
         )
         if callback is not None:
-            await self._delivery.add(ticket, callback, model.name)
+            try:
+                await self._delivery.add(ticket, callback, model.name)
+            except ServingError:
+                # The client gets no id.
+                with suppress(ServingError):
+                    await self._store.cancel(ticket)
+                raise
         location = f"/v1/requests/{quote(str(ticket))}"
         if asked.stream and "text/event-stream" in request.headers.get("accept", ""):
             after = [BEGINNING] * ticket.count

@@ -10,7 +10,7 @@ import json
 import re
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -33,10 +33,10 @@ from cluster_serving.protocol.tensors import Inputs
 KEPT = 3600
 """Seconds for which an id is known; results are kept for the `resultTtl` of the job."""
 
-_MOST_COUNTED, _MOST_PAGES = 1000, 10
+_MOST_COUNTED, _MOST_PAGES = 1000, 20
 
-_PRIORITY, _OWNER, _IN_PIECES, _ENTRIES = _FIELDS = "priority", "owner", "pieces", "entries"
-_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,5})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
+_PRIORITY, _OWNER, _IN_PIECES, _ENTRIES, _COUNT = _FIELDS = "priority", "owner", "pieces", "entries", "count"
+_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,8})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
 _GONE = "there is no such request, or its result is no longer kept"
 
 
@@ -123,7 +123,7 @@ class RequestStore:
         # Written first, so that no result exists before its id is known.
         with dispatcher.using_redis():
             async with db.pipeline() as pipeline:
-                fields = {_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces)}
+                fields = {_PRIORITY: priority, _OWNER: owner, _IN_PIECES: int(in_pieces), _COUNT: ticket.count}
                 if len(chunks) < ticket.count:
                     fields[_ENTRIES] = json.dumps([*map(list, ticket.entries)])
                 pipeline.hset(ticket.key, mapping=fields)
@@ -167,8 +167,9 @@ class RequestStore:
         dispatcher = self._dispatch.dispatcher(ticket.job)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
-            owner, in_pieces, shared = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _ENTRIES)
-        if owner is None:
+            owner, in_pieces, shared, count = await db.hmget(ticket.key, _OWNER, _IN_PIECES, _ENTRIES, _COUNT)
+        # A front end of an earlier version has written no count.
+        if owner is None or int(count or ticket.count) != ticket.count:
             raise RequestNotFound(_GONE)
         entries = json.loads(shared) if shared else [[index] for index in range(ticket.count)]
         return replace(ticket, entries=entries), owner, in_pieces == b"1"
@@ -211,8 +212,8 @@ class RequestStore:
         answer = PieceIteration(ticket.job, ticket.uri(index), after)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
-            entries = await db.hgetall(ticket.key)
-        answer.position = Position(_stream(ticket, entries), entries.get(answer.uri.encode(), b""))
+            priority, entry = await db.hmget(ticket.key, _PRIORITY, answer.uri)
+        answer.position = Position(_stream(ticket, priority), entry or b"")
         async with aclosing(dispatcher.pieces(answer, timeout, keep=True)) as pieces:
             async for piece in pieces:
                 yield answer.last_id, piece
@@ -251,7 +252,7 @@ class RequestStore:
             entries = await db.hgetall(ticket.key)
             if not entries:
                 raise RequestNotFound(_GONE)
-            stream = _stream(ticket, entries)
+            stream = _stream(ticket, entries.get(_PRIORITY.encode()))
             # Those who read pieces are told.
             in_pieces = entries.get(_IN_PIECES.encode()) == b"1"
             told = encode_error(RequestCancelled("the request was cancelled")) if in_pieces else None
@@ -286,15 +287,14 @@ class RequestStore:
         dispatcher = self._dispatch.dispatcher(ticket.job)
         db: Any = dispatcher.db
         with dispatcher.using_redis():
-            entries = await db.hgetall(ticket.key)
-            entry = entries.get(uri.encode())
+            priority, entry = await db.hmget(ticket.key, _PRIORITY, uri)
             if entry is None:
-                return bool(entries)
-            return bool(await call_async(db, Call(HAS_ENTRY, [_stream(ticket, entries)], [entry])))
+                return priority is not None
+            return bool(await call_async(db, Call(HAS_ENTRY, [_stream(ticket, priority)], [entry])))
 
 
-def _stream(ticket: Ticket, entries: Mapping[bytes, bytes]) -> str:
-    return JobKeys(ticket.job).stream(entries.get(_PRIORITY.encode(), NORMAL.encode()).decode())
+def _stream(ticket: Ticket, priority: bytes | None) -> str:
+    return JobKeys(ticket.job).stream((priority or NORMAL.encode()).decode())
 
 
 def _decoded(fields: Fields, count: int) -> list[StoredResult]:

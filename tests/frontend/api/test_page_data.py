@@ -112,6 +112,15 @@ def test_events_and_dead_letters_come_without_payloads(ask, buried, job, db):
     assert [(event["what"], event["by"]) for event in found.json()["events"]] == [("started", "somebody")]
 
 
+def test_the_name_by_which_a_result_is_fetched_is_not_shown(ask, buried, job):
+    (letter,) = buried(**{f"{'0' * 32}-1": X})
+    ask.post(f"/ui/models/{job}/requeue", json={"ids": [letter]})
+    buried(**{f"{'1' * 32}-1": X})
+    page = ask.get(f"/ui/models/{job}").json()
+    assert {each["uri"] for each in page["deadLetters"]} == {"0" * 8 + "…", "1" * 8 + "…"}
+    assert page["events"][0]["what"] == f"dead letter {letter} ('00000000…') queued again"
+
+
 def test_a_requeued_letter_is_answered_and_becomes_an_event(ask, buried, redis_server, job, db):
     kept, lost = buried(small=X, large=np.zeros(MAX_PAYLOAD_BYTES // 4 + 1, "f4"))
     done = ask.post(f"/ui/models/{job}/requeue", json={"ids": [kept, lost, "1-1", "no id"]}).json()

@@ -1,5 +1,6 @@
 """Results that are posted to an address of the client, whatever happens to the front ends meanwhile."""
 
+import asyncio
 import base64
 import json
 import logging
@@ -9,14 +10,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 
+from cluster_serving.frontend.api.requests import callback as callback_module
 from cluster_serving.frontend.api.requests import delivery
+from cluster_serving.frontend.leased_work import LeasedWork
 from cluster_serving.frontend.main import main
+from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.protocol.callbacks import Callback, queue_of
@@ -195,6 +201,83 @@ def test_one_front_end_at_a_time_has_a_callback(db, job, letters):
     # One that has ended does not come back.
     call(db, queue.put("b", b"content", 0))
     assert not db.hexists(JobKeys(job).callbacks, "b")
+
+
+def test_a_front_end_claims_few_large_callbacks_at_a_time(db, job, letters):
+    queue = queue_of(job)
+    for item in "abc":
+        call(db, queue.put(item, bytes(1 << 20), 0, new=True))
+    assert [len(claimed(call(db, queue.claim(10)))) for _ in range(4)] == [1, 1, 1, 0]
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+def test_few_bodies_are_kept_for_a_receiver_that_is_away(serve, db, job, letters, receiver, monkeypatch):
+    monkeypatch.setattr(delivery, "_MOST_KEPT", 0)
+    monkeypatch.setattr(delivery, "PAUSES", (0.0, 60.0))
+    receiver.statuses = [503]
+    submit(serve(f"--callbackHosts={receiver.place}").url, callback=receiver.url)
+    wait_until(lambda: len(receiver.posts) == 2)
+    (first, second) = (body for _, body in receiver.posts)
+    assert first == second
+    wait_until(lambda: [Callback.parse(one).attempts for one in db.hvals(JobKeys(job).callbacks)] == [2])
+    (kept,) = db.hvals(JobKeys(job).callbacks)
+    assert Callback.parse(kept).body == ""
+
+
+@pytest.mark.usefixtures("vectors")
+def test_callbacks_without_results_leave_room_for_others(serve, db, job, letters, receiver, monkeypatch):
+    monkeypatch.setattr(delivery, "_MOST_HELD", 1)
+    submit(serve(f"--callbackHosts={receiver.place}").url, callback=receiver.url)
+    callback = Callback("0" * 32 + f"-1-{job}", receiver.url, job, body="{}")
+    call(db, queue_of(job).put(callback.id, callback.content(), 0, new=True))
+    wait_until(lambda: [body for _, body in receiver.posts] == [b"{}"])
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+def test_a_receiver_that_is_slow_in_small_steps_has_refused(serve, letters, receiver, monkeypatch):
+    def dribble(handler):
+        with suppress(OSError):
+            for _ in range(100):
+                handler.wfile.write(b"H")
+                time.sleep(0.1)
+
+    monkeypatch.setattr(Receiver, "do_POST", dribble)
+    monkeypatch.setattr(callback_module, "_TIMEOUT", 1.0)
+    monkeypatch.setattr(delivery, "PAUSES", ())
+    submit(serve(f"--callbackHosts={receiver.place}").url, callback=receiver.url)
+    _, letter = only(letters)
+    assert letter.error == "TimeoutError"
+
+
+@pytest.mark.usefixtures("vectors")
+def test_a_request_whose_callback_cannot_be_kept_is_cancelled(serve, db, job, letters, receiver):
+    url = serve(f"--callbackHosts={receiver.place}").url
+    db.set(JobKeys(job).callback_times, "no sorted set")
+    answer = httpx.post(f"{url}/v1/requests", json={"instances": INSTANCES, "callback": receiver.url})
+    assert answer.status_code >= 500
+    assert db.xlen(job) == 0
+
+
+def test_work_goes_on_after_a_mistake_of_the_program(redis_server, job, caplog):
+    looks = []
+
+    async def jobs():
+        looks.append(job)
+        if len(looks) == 1:
+            raise KeyError("a mistake")
+        return [job]
+
+    async def look_twice():
+        dispatch = Dispatch(redis_server.url)
+        work = LeasedWork(dispatch, queue_of, jobs, jobs, 1)
+        work.start()
+        while len(looks) < 2:
+            await asyncio.sleep(0.05)
+        await work.close()
+        await dispatch.close()
+
+    asyncio.run(asyncio.wait_for(look_twice(), 30))
+    assert "queued work has failed" in caplog.text and "a mistake" in caplog.text
 
 
 def test_a_large_body_is_not_kept_with_its_callback():

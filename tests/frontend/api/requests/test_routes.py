@@ -137,6 +137,7 @@ def test_events_come_as_instances_are_answered(serve):
         ({"instances": [{"x": [1]}], "version": [1]}, 400),
         ({"instances": [{"x": [1]}], "callback": "ftp://host/"}, 400),
         ({"instances": [{"x": [1]}], "callback": "http://[/"}, 400),
+        ({"instances": [{"x": [1]}], "callback": "http://127.0.0.1:9/" + "a" * 2048}, 400),
         ({"instances": [{"x": [1]}], "callback": "http://127.0.0.1:9/"}, 403),
         ({}, 400),
     ],
@@ -168,6 +169,13 @@ def test_an_id_that_is_none_is_404(serve, text):
     url = f"{serve().url}/v1/requests/{text}"
     assert httpx.get(url).status_code == 404
     assert httpx.get(f"{url}?wait=x").status_code in (400, 404)
+
+
+@pytest.mark.usefixtures("vectors", "echo")
+def test_an_id_with_another_number_of_instances_is_unknown(serve):
+    place = submit(serve().url)
+    assert httpx.get(place.replace("-2-", "-3-")).status_code == 404
+    assert httpx.get(place).status_code == 200
 
 
 @pytest.mark.usefixtures("vectors")
