@@ -6,14 +6,16 @@ import re
 import signal
 import subprocess
 import sys
+from contextvars import copy_context
 from pathlib import Path
 
 import httpx
 import openai
 import pytest
 
-from cluster_serving.frontend.api.openai import batch_lines, batch_store
+from cluster_serving.frontend.api.openai import batch_lines, batch_runner, batch_store
 from cluster_serving.frontend.api.openai.multipart import Part, parts
+from cluster_serving.frontend.caller import origin, set_caller
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
@@ -212,6 +214,56 @@ def test_a_batch_that_takes_longer_than_its_lease_is_computed_once(redis_server,
         serve()
         assert counts(finished(ask, begin(ask, "/v1/completions", content))) == (50, 50, 0)
     assert int(db.get(JobKeys(job).answered)) == 50
+
+
+def test_a_batch_whose_model_is_not_ready_leaves_its_place_to_others(redis_server, job, ask, tmp_path, monkeypatch):
+    for name in ("_PATIENCE", "_PAUSE"):
+        monkeypatch.setattr(batch_runner, name, 1)
+    content = lines("/v1/completions", [{"model": job, "prompt": "a"}])
+    waiting = [begin(ask, "/v1/completions", content) for _ in range(5)]
+    assert finished(ask, begin(ask, "/v1/completions", b"{}")).status == "failed"
+    with generating(redis_server.port, job, tmp_path, SLOW, most=1):
+        assert {finished(ask, batch).status for batch in waiting} == {"completed"}
+
+
+def test_a_front_end_that_lost_its_lease_does_not_end_a_batch_again(redis_server, db, job, ask, tmp_path):
+    content = lines("/v1/completions", [{"model": job, "prompt": "a"}] * 60)
+    with generating(redis_server.port, job, tmp_path, SLOW, most=1):
+        batch = begin(ask, "/v1/completions", content)
+        wait_until(lambda: ask.batches.retrieve(batch.id).request_counts.completed)
+        key = f"cluster-serving:batch:{batch.id}"
+        ended = json.loads(db.hget(key, "batch")) | {"status": "completed", "output_file_id": "file-a"}
+        db.hset(key, "batch", json.dumps(ended))
+        db.delete(f"{key}:outputs")
+        wait_until(lambda: not db.exists("cluster-serving:batches:open"))
+    found = ask.batches.retrieve(batch.id)
+    assert (found.status, found.output_file_id) == ("completed", "file-a")
+
+
+def test_a_batch_long_after_its_window_ends_without_its_file(ask, monkeypatch):
+    monkeypatch.setattr(batch_runner, "_LATE", -2 * batch_store.WINDOW)
+    done = finished(ask, begin(ask, "/v1/completions", b"no file of requests"))
+    assert (done.status, done.errors, done.output_file_id) == ("expired", None, None)
+
+
+def test_the_requests_of_a_batch_have_its_owner_whichever_front_end_sends_them(db, report, job, serve, tmp_path):
+    report(("text", "str", ()))
+    key, line = new_key("alice")
+    (tmp_path / "keys").write_text(f"{line}\n")
+    first = serve(f"--apiKeysFile={tmp_path / 'keys'}")
+    with client(first.url, key) as alice:
+        begin(alice, "/v1/completions", lines("/v1/completions", [{"model": job, "prompt": "a"}]))
+    first.stop()
+    db.delete(f"{job}:low")
+    serve(f"--apiKeysFile={tmp_path / 'keys'}")
+    wait_until(lambda: db.xlen(f"{job}:low"))
+    ((_, fields),) = db.xrange(f"{job}:low")
+
+    def of_alice():
+        set_caller("alice", "")
+        return origin()
+
+    assert fields[b"origin"].decode() == copy_context().run(of_alice)
 
 
 def test_a_cancelled_batch_keeps_what_it_has(redis_server, db, job, ask, tmp_path):
