@@ -31,19 +31,23 @@ function valueOf(input, model) {
 
 const nested = ([size, ...rest], item) => (size === undefined ? item : `[${Array(size).fill(nested(rest, item)).join(", ")}]`);
 
-const commented = (mark, lines) => lines.map((line) => `${mark} ${line}\n`).join("");
+// Names are those of any model: one with a line break must not end the comment.
+const commented = (mark, lines) => lines.map((line) => `${mark} ${line.replace(/[\p{Cc}\u2028\u2029]/gu, " ")}\n`).join("");
+
+const withinQuotes = (text) => text.replaceAll("'", "'\\''");
 
 function curl(values, url, about, key) {
-  const begin = `curl ${url} \\\n  -H 'Content-Type: application/json' \\\n${key ? '  -H "X-API-Key: $API_KEY" \\\n' : ""}`;
+  const named = (name) => withinQuotes(JSON.stringify(name));
+  const begin = `curl '${withinQuotes(url)}' \\\n  -H 'Content-Type: application/json' \\\n${key ? '  -H "X-API-Key: $API_KEY" \\\n' : ""}`;
   if (values.some(({ image }) => image)) {
-    const fields = values.map(({ name }) => `${JSON.stringify(name)}: {"b64": "'"$(base64 < image.jpg | tr -d '\\n')"'"}`);
+    const fields = values.map(({ name }) => `${named(name)}: {"b64": "'"$(base64 < image.jpg | tr -d '\\n')"'"}`);
     return `${commented("#", about)}printf '%s' '{"instances": [{${fields.join(", ")}}]}' |\n${begin}  -d @-\n`;
   }
   if (values.every(({ literal }) => literal)) {
-    const fields = values.map(({ name, literal }) => `${JSON.stringify(name)}: ${literal}`);
+    const fields = values.map(({ name, literal }) => `${named(name)}: ${literal}`);
     return `${commented("#", about)}${begin}  -d '{"instances": [{${fields.join(", ")}}]}'\n`;
   }
-  const fields = values.map((value) => `${JSON.stringify(value.name)}: ${pythonValue(value)}`);
+  const fields = values.map((value) => `${named(value.name)}: ${pythonValue(value)}`);
   return `${commented("#", about)}python3 -c 'import json\nprint(json.dumps({"instances": [{${fields.join(", ")}}]}))' |\n${begin}  -d @-\n`;
 }
 

@@ -17,6 +17,8 @@ INPUTS = {
     "small": [("x", "float32", (None, 3)), ("count", "int64", (None, 1)), ("text", "str", (None, 1))],
     "large": [("x", "float32", (None, 20, 30)), ("flag", "bool", (None, 2))],
     "image": [("photo", "float32", (None, 3, 8, 8))],
+    "odd": [("it's\n$(exit 1)", "float32", (None, 3))],
+    "odd and large": [("it's\n$(exit 1)", "float32", (None, 20, 30))],
 }
 
 
