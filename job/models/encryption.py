@@ -3,6 +3,7 @@
 import base64
 import binascii
 import importlib.util
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +18,29 @@ _BLOCK = 16
 # vector is tried first: files that have it could be read with another variant too, and would lose their beginning.
 _VARIANTS = ((256, False), (256, True), (128, True))
 _MEMORY = Path("/dev/shm")  # noqa: S108 - only as the parent of a private folder
+
+
+def encrypt(content: bytes, secret: str, salt: str, bits: int = 256) -> bytes:
+    """Encrypt a file.
+
+    Args:
+        content: Content of the file.
+        secret: Secret from which the key is derived, by 65536 rounds of PBKDF2-HMAC-SHA256.
+        salt: Salt of the derivation.
+        bits: Size of the key: 128 or 256.
+
+    Returns:
+        Base64 text of a random initialization vector and the encrypted bytes. The bytes are encrypted as the UTF-8 form
+        of ISO-8859-1 text, with PKCS #5 padding.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+    from cryptography.hazmat.primitives.padding import PKCS7
+
+    vector = os.urandom(_BLOCK)
+    padder = PKCS7(8 * _BLOCK).padder()
+    padded = padder.update(content.decode("latin-1").encode()) + padder.finalize()
+    encryptor = Cipher(algorithms.AES(derive(secret, salt, bits)), modes.CBC(vector)).encryptor()
+    return base64.b64encode(vector + encryptor.update(padded) + encryptor.finalize())
 
 
 @contextmanager

@@ -13,12 +13,12 @@ import pytest
 
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput
 from cluster_serving.frontend import arguments
+from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
-from tests.support.payloads.sealed import encrypt
 
 # OpenVINO computes in bfloat16 on the CPUs that have it.
 TOLERANCE = 0.02

@@ -20,13 +20,13 @@ from cluster_serving.embed.output import Output
 from cluster_serving.embed.score import score as score_unit
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import find
+from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from tests.support.fixtures.cluster import BIN, run
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
-from tests.support.payloads.sealed import encrypt
 
 SCORE = ("score", "--output", "out", "--model", "model", "--processes", "2", "--input")
 

@@ -31,7 +31,9 @@ OPTIONS = JobOptions(
         3,
         "models/m",
     ),
-    redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True),
+    redis=RedisOptions(
+        "rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True, 0.5, "/log", ("uri",), "/board"
+    ),
     batch=BatchOptions(1, 2, False, True, 3),
     image=ImageOptions((3, 4), 5, "RGB", "CHW", 0.5, (1.0, 2.0), (4.0,), RecordKey("secret text", "its salt", 128)),
     model_parallelism=7,

@@ -12,11 +12,10 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.encryption import decrypt_folder
+from cluster_serving.job.models.encryption import decrypt_folder, encrypt
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 from tests.support.payloads import model_zoo
-from tests.support.payloads.sealed import encrypt
 
 BYTES = bytes(range(256)) * 5
 
