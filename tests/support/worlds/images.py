@@ -75,7 +75,7 @@ def make_base(engine, name, work):
 def make_index(work, extras):
     """Make a package index of all wheels that the images install."""
     wheels = work / "wheels"
-    wanted = [f"{ROOT}[{extras}]", f"{ROOT}[http]", *FURTHER]
+    wanted = [f"{ROOT}[{extras}]", f"{ROOT}[http,traces]", *FURTHER]
     run(sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", wheels, "--find-links", wheels, *wanted)
     index = work / "index"
     shutil.rmtree(index, ignore_errors=True)
