@@ -1,15 +1,15 @@
 """Lines of TaskManagers, from Flink's REST API."""
 
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import islice
-from threading import Thread
 from urllib.parse import unquote
 
 import pytest
 
 from cluster_serving.launcher import task_logs
 from cluster_serving.launcher.services.flink_rest import FlinkRest
+from tests.support.fixtures.http_server import HttpServer
 
 
 @pytest.fixture
@@ -34,19 +34,14 @@ def server():
         def log_message(self, *_):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.files, server.sent = {"a.log": "1\n2\n", "b.out": "x\n", "empty.err": ""}, []
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with HttpServer(Handler) as server:
+        server.files, server.sent = {"a.log": "1\n2\n", "b.out": "x\n", "empty.err": ""}, []
+        yield server
 
 
 def test_only_files_that_have_changed_are_sent_again(server, monkeypatch):
     monkeypatch.setattr(task_logs, "_POLL_S", 0)
-    with FlinkRest(f"http://127.0.0.1:{server.server_port}") as flink:
+    with FlinkRest(server.url) as flink:
         found = task_logs.lines(flink, follow=True, errors=False)
         assert [line for _, line in islice(found, 3)] == ["1", "2", "x"]
         # A line shows once it is complete, and a file that was begun anew from its start.

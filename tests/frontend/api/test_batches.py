@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from contextvars import copy_context
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.leases import LEASE
+from tests.support.fixtures.front_end import launched
 from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
 from tests.support.fixtures.waiting import wait_until
 
@@ -175,17 +174,6 @@ def test_a_line_has_a_limit_of_lists_as_any_body_has():
     row = lines("/v1/embeddings", [{"input": []}]).strip().replace(b"[]", b"[" + b"1," * (1 << 22) + b"1]")
     _, (error,) = batch_lines.read(row, "/v1/embeddings")
     assert "holds more than" in error["message"]
-
-
-def launched(redis_server, job):
-    words = [f"--redisUrl={redis_server.url}", f"--redisInputQueue={job}", "--port=0", "--grpcPort=0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cluster_serving.frontend.main", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    return process, process.stdout.readline().split(" at ")[1].split()[0]
 
 
 def test_another_front_end_completes_the_batch_of_one_that_was_killed(redis_server, job, serve, tmp_path):

@@ -7,8 +7,6 @@ import logging
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -31,6 +29,7 @@ from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.leases import claimed
 from cluster_serving.protocol.scripts import call
 from tests.support.fixtures.echo import Consumer
+from tests.support.fixtures.front_end import launched
 from tests.support.fixtures.waiting import wait_until
 
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
@@ -282,18 +281,6 @@ def test_work_goes_on_after_a_mistake_of_the_program(redis_server, job, caplog):
 
 def test_a_large_body_is_not_kept_with_its_callback():
     assert Callback("a", "u", "m").failed(bytes(MAX_PAYLOAD_BYTES)).body == ""
-
-
-def launched(redis_server, job, *options):
-    """A front end in a process of its own, and its address."""
-    words = [f"--redisUrl={redis_server.url}", f"--redisInputQueue={job}", "--port=0", "--grpcPort=0", *options]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "cluster_serving.frontend.main", *words],
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    return process, process.stdout.readline().split(" at ")[1].split()[0]
 
 
 @pytest.mark.usefixtures("vectors")

@@ -1,13 +1,13 @@
 """The ResourceManager's REST API, over HTTP."""
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets.yarn.rest import ACTIVE, YarnRest
+from tests.support.fixtures.http_server import HttpServer
 from tests.support.fixtures.redis_server import free_port
 
 
@@ -29,15 +29,12 @@ def manager():
             def log_message(self, *_):
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}"
+        servers.append(HttpServer(Handler))
+        return servers[-1].url
 
     yield serve
     for server in servers:
-        server.shutdown()
-        server.server_close()
+        server.stop()
 
 
 def test_the_manager_that_answers_is_asked(manager):
