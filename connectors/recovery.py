@@ -12,7 +12,7 @@ from cluster_serving.connectors.answer import dead_letter
 from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import Stage
-from cluster_serving.protocol import columns, tensors
+from cluster_serving.protocol import columns
 from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
@@ -79,7 +79,8 @@ class Recovery:
         # If the answer of all records cannot be written, the last of them is given up already.
         if several and last.record >= 0 and str(last.record) not in last.given_up:
             # It is answered with the others.
-            letter: Any = DeadLetter.of(_record(entry, last.record), error, last.traceback).fields()
+            record = entry.of_record(last.record, columns.Columns(entry.decode()[1])[last.record])
+            letter: Any = DeadLetter.of(record, error, last.traceback).fields()
             # A full Redis keeps no letter.
             with contextlib.suppress(ResponseError):
                 self._slot.client.xadd(self._slot.keys.dead_letters, letter, maxlen=MAX_DEAD_LETTERS)
@@ -98,9 +99,3 @@ class Recovery:
         self._attempts.note([entry], record=-1, given_up=given_up, spent=spent, **changes)
         self._tried = entry
         return [entry._replace(one_by_one=json.dumps(given_up).encode() if entry.record_count > 1 else b"")]
-
-
-def _record(entry: Entry, index: int) -> Entry:
-    """Return a record of an entry as if it were all of it."""
-    records = columns.Columns(entry.decode()[1])
-    return entry._replace(uri=f"{entry.uri}#{index}", data=tensors.encode(records[index]), records=b"")

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 from cluster_serving.connectors.answer import Answer
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.failure import HandlerFailed
-from cluster_serving.protocol import tensors
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
@@ -86,11 +85,8 @@ class Request(NamedTuple):
 
     @property
     def single(self) -> Entry:
-        """The entry as if this record were all of it, for a dead letter; its uri is that of the record."""
-        if self.part < 0:
-            return self.entry
-        uri = f"{self.entry.uri}#{self.part}"
-        return self.entry._replace(uri=uri, data=tensors.encode(self.inputs), records=b"")
+        """What a dead letter of this record has: the entry, or the record as if it were all of it."""
+        return self.entry if self.part < 0 else self.entry.of_record(self.part, self.inputs)
 
     def fail(self, error: ServingError) -> Answer:
         """Return the answer with an error; the failure of a handler is kept as a dead letter, with its traceback."""

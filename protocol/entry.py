@@ -50,6 +50,11 @@ _MOST_SHOWN = 200
 _TRACEPARENT = trace.FIELD.encode()
 
 
+def client_of(origin: str, reply_to: str) -> str:
+    """Return the name of the caller or process that has sent a request; see `Entry.client`."""
+    return origin or reply_to.rpartition("|")[2].partition(".")[0]
+
+
 class Entry(NamedTuple):
     """One entry of the stream.
 
@@ -111,10 +116,14 @@ class Entry(NamedTuple):
         messages = json.loads(self.one_by_one) if self.one_by_one else {}
         return {int(index): PoisonRequest(message) for index, message in messages.items()}
 
+    def of_record(self, index: int, inputs: Mapping[str, Input]) -> Entry:
+        """Return a record as if it were all of the entry, for a dead letter; its uri is that of the record."""
+        return self._replace(uri=f"{self.uri}#{index}", data=tensors.encode(inputs), records=b"")
+
     @property
     def client(self) -> str:
         """Name of the caller or process that has sent the request; original clients share the empty one."""
-        return self.origin or self.reply_to.rpartition("|")[2].partition(".")[0]
+        return client_of(self.origin, self.reply_to)
 
     @property
     def shown_uri(self) -> str:
