@@ -70,6 +70,11 @@ class AnsweredBatch(NamedTuple):
     preprocess_us: int = 0
     postprocess_us: int = 0
 
+    @property
+    def failing(self) -> list[Answer]:
+        """The answers that are errors, or may have errors of records (`Answer.codes`)."""
+        return [answer for answer in self.answers if "code" in answer.fields or EACH in answer.fields]
+
 
 def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answer], version: str = "") -> int:
     """Write answers, and everything that makes their requests answered, in one step.

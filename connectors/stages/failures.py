@@ -7,7 +7,6 @@ from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.stages.base import AnswerStage
-from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.counts import Counts
 
 
@@ -20,8 +19,7 @@ class Failures(AnswerStage):
 
     def answered(self, batch: AnsweredBatch, write_us: int) -> None:
         """Log a line for each request that has failed, or of which records have."""
-        suspects = [answer for answer in batch.answers if "code" in answer.fields or EACH in answer.fields]
-        for answer in suspects:
+        for answer in batch.failing:
             # Records of different shapes have fields of their own, though none may have failed.
             if codes := answer.codes:
                 failures.note(answer.entry, codes[0], self._options, self._slot)

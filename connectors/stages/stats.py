@@ -14,7 +14,6 @@ from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import AnswerStage, Stage
 from cluster_serving.protocol import metrics
-from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import JobKeys, as_text
@@ -144,7 +143,7 @@ class Stats(AnswerStage):
         size = len(answers) + sum([each.entry.record_count - 1 for each in answers if each.entry.records])
         compute_us, parts = batch.inference_us, batch.preprocess_us + batch.postprocess_us
         total_us = batch.wait_us + compute_us + write_us
-        failing = [each for each in answers if "code" in each.fields or EACH in each.fields]
+        failing = batch.failing
         failures = Counter(code for each in failing for code in each.codes)
         for code, count in failures.items():
             counts.add(metrics.FAILED, count, code)
