@@ -71,7 +71,7 @@ class Attempt(JsonRecord):
 
     @property
     def runs(self) -> bool:
-        """Whether the attempt still runs, on this machine."""
+        """True if the attempt still runs, on this machine."""
         here = self.host == socket.gethostname()
         return here and not self.traceback and start_time(self.process) == self.started
 
@@ -89,7 +89,9 @@ class Attempts:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._key = JobKeys(job).attempts
-        self._end = end
+        process = os.getpid()
+        started = start_time(process) or 0
+        self._here: dict[str, Any] = {"host": socket.gethostname(), "process": process, "started": started, "end": end}
 
     def note(self, entries: Iterable[Entry], error: str = "", goes_on: bool = False, **changes: Any) -> None:
         """Note that this process begins to compute requests, or the traceback of the error that interrupts them.
@@ -97,9 +99,7 @@ class Attempts:
         The attempt of the last note `goes_on` with a further record, or it is another one. `changes` are other
         attributes of the attempt than those of the last note.
         """
-        process = os.getpid()
-        changes |= {"host": socket.gethostname(), "process": process, "started": start_time(process) or 0}
-        changes |= {"time": time.time(), "end": self._end, "traceback": error[-_MAX_TRACEBACK:], "crashed": False}
+        changes |= self._here | {"time": time.time(), "traceback": error[-_MAX_TRACEBACK:], "crashed": False}
         # Records of one entry may be many.
         each = {_field(entry): entry for entry in entries}
         last = {key: self.last(entry, ended=not goes_on and not error) for key, entry in each.items()}

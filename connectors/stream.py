@@ -166,7 +166,7 @@ class StreamReader:
         return None
 
     def is_pending(self, entry: Entry) -> bool:
-        """Return whether any slot still has to answer an entry."""
+        """Return True if any slot still has to answer an entry."""
         stream = self._keys.stream(entry.priority)
         return bool(self._guarded(lambda: self._client.xpending_range(stream, GROUP, entry.id, entry.id, 1)))
 
