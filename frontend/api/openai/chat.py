@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.frontend.api.json_text import parse
@@ -13,12 +12,7 @@ from cluster_serving.protocol.slots import SlotReport
 _MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest(completions.CompletionRequest):
-    """A request for chat completions."""
-
-
-def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> ChatRequest:
+def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> completions.CompletionRequest:
     """Read a request; see `completions.read`.
 
     A model with the input `messages` gets all messages as JSON. Any other gets the text of the user's message, and that
@@ -35,14 +29,13 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         content["max_tokens"] = most_tokens
     report = described.get(completions.model_of(content))
     if report is None:
-        return ChatRequest((), completions.model_of(content))
+        return completions.CompletionRequest((), completions.model_of(content))
     specs = {spec.name: spec for spec in report.inputs}
     if _SYSTEM in specs:
         content[_SYSTEM] = _text_of(messages, _SYSTEM)
     takes_all = _MESSAGES in specs
     content["prompt"] = json.dumps(messages) if takes_all else _turn(messages)
-    asked = completions.to_request(content, most, report, specs[_MESSAGES] if takes_all else None)
-    return ChatRequest(asked.records, asked.model, asked.stream)
+    return completions.to_request(content, most, report, specs[_MESSAGES] if takes_all else None)
 
 
 def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
