@@ -236,7 +236,10 @@ def test_a_deadline_travels_with_the_request(queues, db, job):
 
 
 def test_closing_ends_the_connections_of_all_threads(redis_server, db, job, echo):
-    before = len(db.client_list())
+    with InputQueue(port=redis_server.port, name=job) as requests:
+        # What answers has its connections then.
+        requests.predict({"x": np.array([0])}, timeout=30)
+    latest = max(int(client["id"]) for client in db.client_list())
     with InputQueue(port=redis_server.port, name=job) as requests, ThreadPoolExecutor(3) as pool:
 
         def predict(number):
@@ -250,7 +253,7 @@ def test_closing_ends_the_connections_of_all_threads(redis_server, db, job, echo
         assert [answer.result(30) for answer in answers] == [0, 1, 2]
         # The threads live on.
         requests.close()
-        wait_until(lambda: len(db.client_list()) <= before)
+        wait_until(lambda: all(int(client["id"]) <= latest for client in db.client_list()))
 
 
 def test_bad_input_queues_nothing(queues, db, job):
