@@ -225,9 +225,7 @@ class Dispatcher:
         except (asyncio.TimeoutError, asyncio.CancelledError) as ended:
             if isinstance(ended, asyncio.CancelledError) and not pending.expired:
                 raise
-            late = await result_timeout_async(self.db, job, timeout)
-            late.uri = pending.uri
-            raise late from None
+            raise await result_timeout_async(self.db, job, timeout, pending.uri, chosen=False) from None
         except ServingError as error:
             error.uri = pending.uri
             raise

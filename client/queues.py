@@ -385,9 +385,7 @@ class InputQueue(_Queue):
                         raise
             options = RequestOptions.waiting(left, priority, version)
         if fields is None:
-            late = result_timeout(self.db, self.name, timeout)
-            late.uri = uri
-            raise late
+            raise result_timeout(self.db, self.name, timeout, uri, chosen=False)
         return read_result(named(fields, uri))
 
     def _exchange(

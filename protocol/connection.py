@@ -477,19 +477,21 @@ def request_lost(job: str) -> RequestLost:
     )
 
 
-def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:
-    """Return the error for a result that is missing after `timeout` seconds, with the uri if the caller has chosen it.
+def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str, chosen: bool = True) -> ResultTimeout:
+    """Return the error for a result that is missing after `timeout` seconds.
 
-    Its message tells if no job of that name has ever run on this Redis.
+    Its message has the uri if the caller has chosen it, and tells if no job of that name has ever run on this Redis.
     """
     try:
         known = bool(client.exists(JobKeys(job).slots()))
     except RedisError:
         known = True
-    return _result_timeout(job, timeout, uri, known)
+    return _result_timeout(job, timeout, uri, chosen, known)
 
 
-async def result_timeout_async(client: redis.asyncio.Redis, job: str, timeout: float, uri: str = "") -> ResultTimeout:
+async def result_timeout_async(
+    client: redis.asyncio.Redis, job: str, timeout: float, uri: str, chosen: bool = True
+) -> ResultTimeout:
     """Return the error for a missing result: the asyncio variant of `result_timeout`.
 
     Raises:
@@ -502,10 +504,12 @@ async def result_timeout_async(client: redis.asyncio.Redis, job: str, timeout: f
         known = True
     except (RedisError, OSError, asyncio.TimeoutError) as error:
         raise RedisUnavailable(f"Redis at {address(client)} does not answer: {error}") from error
-    return _result_timeout(job, timeout, uri, known)
+    return _result_timeout(job, timeout, uri, chosen, known)
 
 
-def _result_timeout(job: str, timeout: float, uri: str, known: bool) -> ResultTimeout:
-    request = f"no result for {uri!r} of job {job!r}" if uri else f"no result from job {job!r}"
+def _result_timeout(job: str, timeout: float, uri: str, chosen: bool, known: bool) -> ResultTimeout:
+    request = f"no result for {uri!r} of job {job!r}" if chosen else f"no result from job {job!r}"
     hint = "" if known else "; no job of that name has ever run on this Redis: is it the jobName of config.yaml?"
-    return ResultTimeout(f"{request} within {timeout:g} s{hint}")
+    error = ResultTimeout(f"{request} within {timeout:g} s{hint}")
+    error.uri = uri
+    return error
