@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
-from cluster_serving.job.remote.url import is_url
+from cluster_serving.job.remote.url import absolute
 
 _ANY_ROWS = 1 << 31
 _KINDS: dict[str, type] = {"model": ModelOptions, "image": ImageOptions, "batch": BatchOptions}
@@ -54,7 +54,7 @@ class Settings:
                 raise TypeError(f"Predictor has no option {name!r}; the options are {', '.join(sorted(_keys()))}")
             group, field = _keys()[name]
             found[group][field] = _checked(group, field, name, value)
-        address = str(path) if is_url(str(path)) else str(Path(path).absolute())
+        address = absolute(str(path))
         return cls(
             ModelOptions(address, **found["model"]),
             ImageOptions(**found["image"]),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from cluster_serving.embed.predictor import Predictor
 from cluster_serving.embed.settings import Settings
 from cluster_serving.embed.tables import Model
-from cluster_serving.embed.units import absolute
 from cluster_serving.job.options import JobOptions
+from cluster_serving.job.remote.url import absolute
 from cluster_serving.protocol.json_record import JsonRecord
 
 
@@ -32,6 +32,7 @@ class Task(JsonRecord):
         redis: Redis of the job.
         share: As for `embed.lane.Lane`.
         flink: Address of the job of Flink that computes; empty if none does.
+        flink_name: Name of that job, for the program that submits it.
     """
 
     input: str
@@ -47,6 +48,7 @@ class Task(JsonRecord):
     redis: str = ""
     share: float = 1.0
     flink: str = ""
+    flink_name: str = ""
 
     @property
     def identity(self) -> str:
@@ -57,11 +59,6 @@ class Task(JsonRecord):
             model = replace(settings.model, thread_per_model=1)
             parts = (model, settings.image, settings.post_processing, settings.batch.input_already_batched)
         return hashlib.sha256(repr((*parts, absolute(self.input), self.inputs, self.keep)).encode()).hexdigest()
-
-    @property
-    def flink_name(self) -> str:
-        """Name of the job in Flink."""
-        return f"score {self.output}"
 
     def model(self) -> Model:
         """Return what computes."""

@@ -9,7 +9,6 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
@@ -17,6 +16,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
+from cluster_serving.job.remote.url import absolute, is_url
 from cluster_serving.protocol.errors import InvalidInput
 
 IMAGE = "image"
@@ -66,11 +66,6 @@ class Unit:
             yield batch if isinstance(batch, str) else pa.Table.from_batches([batch])
 
 
-def absolute(address: str) -> str:
-    """Return an address as it is, and a local path or pattern from the root."""
-    return address if "://" in address else str(Path(address).absolute())
-
-
 def opened(address: str) -> tuple[FileSystem, str]:
     """Return the file system of an address, such as `s3://…`, or of a local path; and the path in it.
 
@@ -79,7 +74,7 @@ def opened(address: str) -> tuple[FileSystem, str]:
     Raises:
         InvalidInput: If there is no such file system, or its package is missing.
     """
-    if "://" not in address:
+    if not is_url(address):
         return LocalFileSystem(), absolute(address)
     try:
         found: tuple[FileSystem, str] = FileSystem.from_uri(address)

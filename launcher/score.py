@@ -8,7 +8,7 @@ import typer
 
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import CPU, JobOptions
-from cluster_serving.job.remote.url import is_url
+from cluster_serving.job.remote.url import absolute, is_url
 from cluster_serving.launcher import own_module
 from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
@@ -76,17 +76,13 @@ def score(
     with Progress():
         task |= _model_of(config, processes, here=not flink or target_of(config).is_here)
         if flink:
-            task |= {"input": _absolute(source), "output": _absolute(output)}
+            task |= {"input": absolute(source), "output": absolute(output)}
             task |= {"flink": scoring_job.submitted(config, task)}
     try:
         own_module.run(_PROGRAM, task)
     finally:
         if flink:
             target_of(config).reclaim()
-
-
-def _absolute(address: str) -> str:
-    return address if "://" in address else str(Path(address).absolute())
 
 
 def _model_of(config: Config, processes: int | None, here: bool) -> dict[str, object]:

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 SCHEMES = ("s3", "s3a", "gs", "hdfs", "webhdfs", "https", "http", "file")
@@ -20,6 +21,11 @@ _SHA256 = re.compile(r"sha256=([0-9a-f]{64})", re.IGNORECASE)
 def is_url(path: str) -> bool:
     """Return True if the path of a model is an address in a store."""
     return "://" in path
+
+
+def absolute(path: str) -> str:
+    """Return an address as it is, and a local path, or a pattern of such, from the root."""
+    return path if is_url(path) else str(Path(path).absolute())
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ def submitted(config: Config, task: Mapping[str, Any]) -> str:
     Raises:
         LaunchError: If the target is no Flink cluster, or Flink does not take the job.
     """
-    target = target_of(config)
+    target, name = target_of(config), f"score {task['output']}"
     if not isinstance(target, Local | Session):
         raise LaunchError(f"score --flink needs a Flink cluster: flink.target is {config.target}; leave out --flink")
     if config.model_encrypted:
@@ -46,17 +46,17 @@ def submitted(config: Config, task: Mapping[str, Any]) -> str:
         # Redis, which the targets check, is not needed.
         target.ensure()
         with target.flink() as flink:
-            job = flink.named(f"score {task['output']}")
+            job = flink.named(name)
         if job:
             say(f"Waiting for job {job} of Flink, which an earlier command has submitted")
         else:
             with target.slots(task["processes"]):
-                job = _submit(target, task)
+                job = _submit(target, task, name)
     return f"{config.flink_rest_url}/jobs/{job}"
 
 
-def _submit(target: Local | Session, task: Mapping[str, Any]) -> str:
+def _submit(target: Local | Session, task: Mapping[str, Any], name: str) -> str:
     loaded = target.brought(JobOptions.from_json(task["options"]))
-    options = _Options(f"score {task['output']}", {**task, "at": loaded.options.model.path})
+    options = _Options(name, {**task, "at": loaded.options.model.path, "flink_name": name})
     say(f"Submitting a batch job with {task['processes']} slots")
     return target.run(_PROGRAM, options, loaded, f"score-{hashlib.sha256(task['output'].encode()).hexdigest()[:8]}")
