@@ -9,7 +9,7 @@ from contextlib import suppress
 from cluster_serving.frontend.api.openai import batch_lines
 from cluster_serving.frontend.api.openai.batch_lines import Line
 from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of, queued
-from cluster_serving.frontend.api.openai.codecs import error_body, outputs
+from cluster_serving.frontend.api.openai.codecs import error_body, outputs, read_request
 from cluster_serving.frontend.api.openai.files import FileStore
 from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.context import FrontEnd
@@ -172,11 +172,7 @@ class BatchRunner:
 
     async def _body(self, batch: Batch, line: Line) -> bytes:
         front, codec = self._front, batch_lines.ENDPOINTS[batch["endpoint"]]()
-        asked = await self._plane.read(codec, line.body, await front.registry.described())
-        model = await front.registry.model(asked.model)
-        front.check(model, needs_signature=True)
-        if not asked.records:
-            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
+        asked, model = await read_request(front, self._plane, codec, line.body, front.registry.model)
         front.metrics.asked(codec.protocol, model.name, len(asked.records))
         # What expires is withdrawn before.
         seconds = batch["expires_at"] - time.time() + _GRACE

@@ -89,7 +89,7 @@ class BatchStore:
                     pipeline.hlen(f"{key}:{kind}")
                 (state, owner, cancelling), completed, failed = await pipeline.execute()
         if state is None:
-            raise FileNotFound(f"there is no batch {batch_id[:64]!r}, or it is no longer kept")
+            raise _unknown(batch_id)
         batch = json.loads(state)
         batch["cancelling_at"] = None if cancelling is None else int(cancelling)
         if batch["status"] in UNFINISHED:
@@ -101,7 +101,7 @@ class BatchStore:
         """Return a batch of an owner."""
         batch, found = await self.read(batch_id)
         if found != owner:
-            raise FileNotFound(f"there is no batch {batch_id[:64]!r}, or it is no longer kept")
+            raise _unknown(batch_id)
         return batch
 
     async def of(self, owner: str) -> list[Batch]:
@@ -177,3 +177,7 @@ class BatchStore:
 
     def _key(self, batch_id: str) -> str:
         return f"{self.home}:batch:{batch_id}"
+
+
+def _unknown(batch_id: str) -> FileNotFound:
+    return FileNotFound(f"there is no batch {batch_id[:64]!r}, or it is no longer kept")

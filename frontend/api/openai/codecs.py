@@ -13,7 +13,9 @@ from starlette.responses import Response
 
 from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.openai import chat, completions, embeddings
-from cluster_serving.frontend.dataplane import Call, succeeded
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.dataplane import Call, DataPlane, succeeded
+from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import dumps, error_response
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Handler = Callable[[Request], Awaitable[Response]]
+Find = Callable[[str], Awaitable[PublishedModel]]
 
 A = TypeVar("A", completions.CompletionRequest, embeddings.EmbeddingRequest)
 
@@ -51,6 +54,22 @@ def answered(handler: Handler) -> Handler:
 def outputs(outcomes: Outcomes) -> list[dict[str, Any]]:
     """Return the outputs of all records by name, or raise the first error."""
     return [answer if isinstance(answer, dict) else {"ranking": answer} for answer in succeeded(outcomes)]
+
+
+async def read_request(
+    front: FrontEnd, plane: DataPlane, codec: OpenAICodec[A], body: bytes, find: Find
+) -> tuple[A, PublishedModel]:
+    """Return what a body asks for, and the model that it names, as `find` returns that.
+
+    Raises:
+        ModelNotReady: If nothing is known about the inputs of the model; see also `FrontEnd.check`.
+    """
+    asked = await plane.read(codec, body, await front.registry.described())
+    model = await find(asked.model)
+    front.check(model, needs_signature=True)
+    if not asked.records:
+        raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
+    return asked, model
 
 
 class OpenAICodec(JsonCodec[A, list[dict[str, Any]]]):

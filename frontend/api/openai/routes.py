@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -18,10 +19,10 @@ from cluster_serving.frontend.api.openai.codecs import (
     OpenAICodec,
     answered,
     error_body,
+    read_request,
 )
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
-from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.compression import compressed
@@ -70,12 +71,8 @@ class _OpenAIRoutes:
     async def _asked(self, call: HttpCall, codec: OpenAICodec[A]) -> tuple[A, PublishedModel]:
         """Read the body of a request, and find its model."""
         body = await read_body(call, self._front.options)
-        asked = await self._plane.read(codec, body, await self._front.registry.described())
-        model = await self._plane.find(call, codec.protocol, asked.model)
-        self._front.check(model, needs_signature=True)
-        if not asked.records:
-            raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
-        return asked, model
+        find = partial(self._plane.find, call, codec.protocol)
+        return await read_request(self._front, self._plane, codec, body, find)
 
 
 async def _chunks(
