@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.many import Batch
 from cluster_serving.client.result import Result
-from cluster_serving.embed.columns import Columns, Scored, collected, gathered, pieces, rows
+from cluster_serving.embed.columns import Columns, Scored, collected, gathered, length, rows
 from cluster_serving.embed.lull import Lull
 from cluster_serving.job.record import NamedOutputs
 from cluster_serving.protocol.connection import connect_async
@@ -93,18 +93,25 @@ class Lane:
 
     async def _scored(self, columns: Columns) -> Scored:
         most = (self._slots + 1) * self._report.max_batch_size
-        batch = Batch(self._dispatcher, self._job, most, _TIMEOUT_S, _PRIORITY, raise_errors=False)
-        return collected([self._outcome(result) async for result in batch.results(self._in_turn(columns))])
+        outcomes: list[NamedOutputs | ServingError] = []
+        while len(outcomes) < length(columns):
+            batch = Batch(self._dispatcher, self._job, most, _TIMEOUT_S, _PRIORITY, raise_errors=False)
+            outcomes += [self._outcome(result) async for result in batch.results(self._in_turn(columns, len(outcomes)))]
+        return collected(outcomes)
 
-    async def _in_turn(self, columns: Columns) -> AsyncIterator[dict[str, Any]]:
-        """Yield the rows, in batches that wait for their turn."""
-        for piece in pieces(columns, self._report.max_batch_size):
+    async def _in_turn(self, columns: Columns, start: int) -> AsyncIterator[dict[str, Any]]:
+        """Yield the rows from `start`, in batches that wait for their turn; a single batch while others use the job."""
+        while start < length(columns):
             await self._look()
             while pause := self._lull.pause(self._loop.time(), self._dispatcher.waiting):
                 await asyncio.sleep(pause)
                 await self._look()
-            for row in rows(piece):
+            end = start + self._lull.size(self._report.max_batch_size)
+            for row in rows({name: array[start:end] for name, array in columns.items()}):
                 yield sendable(row)
+            if self._lull.is_used:
+                return
+            start = end
 
     async def _look(self) -> None:
         async with self._db.pipeline(transaction=False) as pipeline:

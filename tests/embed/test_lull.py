@@ -57,3 +57,20 @@ def test_a_job_counts_as_unused_a_while_after_the_last_request(used):
     for now, sends in ((2, False), (10.9, False), (11.1, True)):
         lull.look(now, read="8", waiting=0)
         assert (lull.pause(now, in_flight=0) == 0) is sends
+
+
+def test_batches_are_short_while_others_use_the_job(used):
+    lull, now, sizes = used(1), 1.0, []
+    for _ in range(6):
+        assert lull.pause(now, in_flight=0) == 0
+        sizes.append(lull.size(8))
+        # Each record takes 3 ms.
+        now += 0.003 * sizes[-1]
+    assert sizes == [1, 2, 4, 2, 4, 2]
+
+
+def test_batches_are_as_large_as_they_can_be_while_the_job_is_unused():
+    lull = Lull(0.01)
+    lull.look(0, read="7", waiting=0)
+    assert lull.pause(0, in_flight=0) == 0
+    assert lull.size(256) == 256
