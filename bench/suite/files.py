@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from cluster_serving.bench.load import payload
+from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.suite import models
 from cluster_serving.bench.suite.peers import PEERS, SOURCES, Work
 from cluster_serving.bench.suite.session import BenchSession, Measurement
-from cluster_serving.bench.suite.stack import run
+from cluster_serving.bench.suite.stack import AS_INSTALLED, Stack, run
 
+_IN_FLIGHT = 8
 _ROW_GROUP = 62_500
 _SCRIPT = SOURCES / "files.py"
 
@@ -52,6 +54,26 @@ def files(session: BenchSession, kind: str) -> Measurement:
     others = {"a loop": partial(theirs, "bare", 1, cores)}
     others |= {name: partial(theirs, name, cores, 1) for name in session.settings.peers if "files" in PEERS[name].kinds}
     return session.compare(partial(measured, ours), {name: partial(measured, run) for name, run in others.items()})
+
+
+def beside(session: BenchSession) -> Measurement:
+    """Measure JPEG files at random times through the asyncio client, alone and while `score --job` uses the same job.
+
+    They are a quarter of what the job can do.
+    """
+    model = models.ensure(session.folder / "models", "mobilenet")
+    source = _images(session.folder / "files", session.settings.file_images)
+    with Stack() as stack:
+        stack.start("images", model, **AS_INSTALLED)
+        endpoint = stack.endpoint("images", payload.image_records("x", "synthetic"))
+        most = session.measure(endpoint, Load("closed", "async", _IN_FLIGHT))["rate"]
+        alone = partial(session.measure, endpoint, Load("open", rate=most / 4))
+
+        def scored() -> Measurement:
+            with stack.scoring(source):
+                return alone()
+
+        return session.compare(scored, {"alone": alone})
 
 
 def flink(session: BenchSession) -> Measurement:

@@ -18,7 +18,7 @@ from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.payload import Record
 from cluster_serving.bench.load.target import Endpoint, references
 from cluster_serving.bench.suite import models, pieces
-from cluster_serving.bench.suite.files import files, flink
+from cluster_serving.bench.suite.files import beside, files, flink
 from cluster_serving.bench.suite.grpc_target import over_grpc
 from cluster_serving.bench.suite.peers import PEERS, SOURCES, Work
 from cluster_serving.bench.suite.session import BenchSession, Measurement, Run
@@ -106,7 +106,7 @@ def served(
     records = payload.random_records("x", (rows, 64) if rows > 1 else (64,), "float32") if vector else _images()
     model = _model(session, "mlp" if vector else "mobilenet")
     work = Work(kind, model, records, rows=rows, json=not vector, grpc=grpc, defaults=as_installed)
-    layout = AS_INSTALLED if as_installed else {"maxBatchSize": _LARGE_BATCH} if rows > 1 else {}
+    layout = AS_INSTALLED if as_installed else {"maxBatchSize": max(rows, _LARGE_BATCH)} if rows > 1 else {}
     with Stack() as stack:
         stack.start("served", model, **layout, **({} if vector else _BEST))
         ours = partial(over_network, session, stack, "served", records, in_flight, batched=rows > 1)
@@ -445,6 +445,7 @@ ROWS = {
     "pieces": Row("From the making of a piece of an answer to its arrival", answers_in_pieces, "pieces"),
     "score": Row("1,000,000 rows of a Parquet file", partial(files, kind="vector")),
     "score_images": Row("4,000 JPEG files of a folder", partial(files, kind="jpeg")),
+    "beside_score": Row("JPEG at random times, beside `score --job`", beside),
     "flink": Row("Vectors in a Flink job: a function of SQL", flink),
     "costs": Row("What a request costs", costs, "costs"),
 }

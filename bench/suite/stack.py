@@ -114,6 +114,25 @@ class Stack:
             self._front_end_ports[job, workers] = ports
         return f"{scheme}://127.0.0.1:{self._front_end_ports[job, workers][scheme]}"
 
+    @contextmanager
+    def scoring(self, source: Path) -> Iterator[None]:
+        """Score files through the running job for the time of a `with` block, from their beginning."""
+        target, log = self.folder / "scored", self.folder / "score.log"
+        shutil.rmtree(target, ignore_errors=True)
+        command = [_BIN / "cluster-serving-cli", "score", "--job", self._job, "--input", source, "--output", target]
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, cwd=self.folder / self._job, env=self._environment, stdout=output, stderr=output
+            )
+        try:
+            while not target.exists():
+                if process.poll() is not None:
+                    raise Unavailable(f"score ended with {process.returncode}: {_tail(log)}")
+                time.sleep(0.1)
+            yield
+        finally:
+            _stop_tree(process)
+
     def roles(self, http_url: str = "") -> dict[str, list[int]]:
         """Return the processes of the stack by role."""
         return roles(self.redis_url, self.flink_url, http_url)
