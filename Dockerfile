@@ -1,4 +1,4 @@
-# Two images, built by docker, podman and buildah alike; docs/deploy/docker.md has their sizes.
+# Two images, built by docker, podman and buildah alike; docs/how-to/deploy/docker.md has their sizes.
 #   docker build --target client -t cluster-serving-client .    front end and client; no Flink, no Java
 #   docker build --target flink -t cluster-serving-flink .      JobManager, TaskManager and the commands
 # Flink and Java come from PyPI like everything else, so what runs here is what runs in a virtual environment.

@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto images sbom clean
+.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference images sbom clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -53,7 +53,7 @@ fuzz: .venv/fuzz  ## Look for requests that break the job, for SECONDS=60
 	@$(BIN)/python -m tests.fuzz.entries .fuzz/entries -artifact_prefix=.fuzz/ -max_total_time=$(or $(SECONDS),60) \
 		-max_len=4096 -timeout=20 -rss_limit_mb=6000 -verbosity=0 -close_fd_mask=2 -print_final_stats=1
 
-bench: .venv/dev  ## Measure everything of docs/measurements.md, hours; goes on where it was interrupted
+bench: .venv/dev  ## Measure everything of docs/explanation/measurements.md, hours; goes on where it was interrupted
 	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
 	@$(BIN)/python -m cluster_serving.bench.report
 
@@ -66,6 +66,9 @@ format: .venv/dev  ## Format the code
 proto: .venv/dev  ## Generate the *_pb2.py from the *.proto beside them: gRPC messages, and files of BigDL and Caffe
 	@for file in frontend/proto/*.proto job/models/caffe.proto job/models/onnx_shapes.proto job/models/bigdl/bigdl.proto; do \
 		$(BIN)/python -m grpc_tools.protoc -I "$$(dirname $$file)" --python_out="$$(dirname $$file)" "$$file" || exit 1; done
+
+reference: .venv/dev  ## Write what docs/reference/ has of the code: commands, keys, options, Python, HTTP paths, errors, metrics
+	@$(BIN)/python -m tests.support.programs.reference
 
 # Such as: make images ENGINE=buildah IMAGE_ARGS="--build-arg EXTRAS=server,embedded,torch"
 ENGINE ?= docker

@@ -10,7 +10,7 @@ Usage: bench/gpu.sh VENV...
 Check that the engines compute on a GPU of this machine what they compute on the CPU, and print a table of their times
 on both. Nothing is installed without --install.
 
-  VENV      virtual environment with this clone and an engine that is built for the GPU (docs/models.md)
+  VENV      virtual environment with this clone and an engine that is built for the GPU (docs/how-to/gpus.md)
   --install make three of them in FOLDER, from PyPI: torch, onnx and tensorflow, whose builds for CUDA exclude each other
 TEXT
 }

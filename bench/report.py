@@ -1,4 +1,4 @@
-"""Tables of docs/measurements.md, made from the results of `make bench`."""
+"""Tables of docs/explanation/measurements.md, made from the results of `make bench`."""
 
 import json
 import re
@@ -199,7 +199,7 @@ _TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 def main(
     results: Annotated[Path, typer.Argument()] = Path(".bench/results.json"),
-    document: Annotated[Path, typer.Argument()] = Path("docs/measurements.md"),
+    document: Annotated[Path, typer.Argument()] = Path("docs/explanation/measurements.md"),
 ) -> None:
     """Write the tables of a document."""
     write(json.loads(results.read_text("utf8")), document)

@@ -24,7 +24,7 @@ def refusal(client: redis.Redis, error: RedisError) -> RedisUnavailable | None:
         return None
     return RedisUnavailable(
         f"Redis at {address(client)} refuses a command that the job needs: {error}; allow it to the user in redisUrl "
-        "(docs/operations.md, Users of Redis)"
+        "(docs/how-to/security.md, Users of Redis)"
     )
 
 

@@ -113,7 +113,9 @@ class HttpOptions(Settings):
         56, "Most instances that are gathered, 0 for any number; none are with a timeWindow of 0.", ge=0
     )
     token_bucket_enabled: bool = _option(False, "true: limit the rate of requests.")
-    tokens_per_second: float = _option(100, "Requests a second, for each API key, or for all if there are none.", gt=0)
+    tokens_per_second: float = _option(
+        100, "Requests a second, for each API key, or for all if there are none; a gRPC stream counts once.", gt=0
+    )
     token_acquire_timeout: int = _option(100, "Most milliseconds that a request waits for its token.", ge=0)
 
     request_timeout: int = _option(
@@ -124,7 +126,10 @@ class HttpOptions(Settings):
         0, "Most bytes of the bodies of all requests that are not answered; 0: eight times maxBodyBytes.", ge=0
     )
     max_instances: int = _option(
-        0, "Most instances in a request; 0: as many as maxBodyBytes has KiB, which each counts as.", ge=0
+        0,
+        "Most instances in a request; 0: as many as maxBodyBytes has KiB, which each counts as. Answers in pieces are "
+        "at most 1000.",
+        ge=0,
     )
     max_file_bytes: int = _option(
         256 << 20, "Most bytes of the files of all batches, which are in Redis; 0: no batches.", ge=0

@@ -16,7 +16,7 @@ MAX_MESSAGE_BYTES = 4096
 
 
 class ServingError(Exception):
-    """Base of all errors of Cluster Serving.
+    """Base of all errors of Cluster Serving; by itself, an error that no other class names.
 
     Attributes:
         code: Name of the error on the wire (hash field `code`).

@@ -1,4 +1,4 @@
-"""The pages in Markdown name files that exist, and link to headings that exist."""
+"""The pages in Markdown name files that exist, and link to headings that exist, and are short."""
 
 import importlib
 import re
@@ -7,15 +7,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
+DOCS = ROOT / "docs"
+PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
 FOLDERS = (
     "bench|charts|client|cluster_serving|connectors|docs|embed|examples|flink-conf|frontend|job|launcher|monitoring|"
     "protocol|settings|tests"
 )
 
+MOST_WORDS = 900
+"""Words that a page may have, without programs and what is generated between markers."""
+
+
+def without_programs(page):
+    return re.sub(r"^ *```.*?^ *```", "", page.read_text("utf8"), flags=re.MULTILINE | re.DOTALL)
+
 
 def anchors(page):
-    headings = re.findall(r"^#+ (.*)$", page.read_text("utf8"), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", without_programs(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -42,17 +50,31 @@ def test_programs_of_a_page_import_what_there_is(page):
             assert hasattr(importlib.import_module(module), name.strip().partition(" as ")[0]), (module, name)
 
 
+def test_a_page_has_one_title_and_no_heading_twice():
+    for page in DOCS.rglob("*.md"):
+        headings = re.findall(r"^(#+) (.*)$", without_programs(page), re.MULTILINE)
+        assert [level for level, _ in headings].count("#") == 1, page
+        assert len({text for _, text in headings}) == len(headings), page
+
+
+def test_a_page_is_read_in_minutes():
+    for page in DOCS.rglob("*.md"):
+        own = re.sub(r"<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", "", without_programs(page), flags=re.DOTALL)
+        assert sum(1 for word in own.split() if re.search(r"\w", word)) <= MOST_WORDS, page
+
+
 def test_every_dependency_has_a_row_with_its_purpose():
     project = (ROOT / "pyproject.toml").read_text("utf8")
     section = project[project.index("\ndependencies") : project.index("[project.scripts]")]
     named = set(re.findall(r"^ +\"([A-Za-z0-9-]+)", section, re.MULTILINE)) - {"cluster-serving"}
-    table = (ROOT / "docs" / "architecture.md").read_text("utf8").partition("## Dependencies")[2]
+    table = (DOCS / "explanation" / "dependencies.md").read_text("utf8")
     assert len(named) > 20
     assert {name for name in named if name not in table} == set()
 
 
 def test_the_kernel_is_as_long_as_its_page_says():
-    section = (ROOT / "docs" / "architecture.md").read_text("utf8").partition("## The kernel")[2].partition("\n## ")[0]
+    page = (DOCS / "explanation" / "architecture.md").read_text("utf8")
+    section = page.partition("## The kernel")[2].partition("\n## ")[0]
     told = {name: int(lines) for name, lines in re.findall(r"`([\w/]+\.py)` \((\d+)\)", section)}
     assert len(told) > 50
     lines = {name: len((ROOT / name).read_text("utf8").splitlines()) for name in told}

@@ -1,6 +1,7 @@
 """As many requests as possible through Redis: they leave in pipelines, and results come in messages.
 
-The commands that queue requests are encoded once. A client in any language can do the same with docs/protocol.md.
+The commands that queue requests are encoded once. A client in any language can do the same with
+docs/reference/protocol.md.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Your own code around a model; docs/handlers.md has examples."""
+"""Your own code around a model; docs/how-to/handlers.md has examples."""
 
 from cluster_serving.job.handlers.engine import Engine
 from cluster_serving.job.handlers.failure import RecordFailed

@@ -59,5 +59,5 @@ def load_with(load: Callable[[], T], missing: str, packages: Sequence[Package], 
     install = f"run {commands} where the TaskManagers run, or " if commands else ""
     raise ModelError(
         f"{path} uses the operator {name}, which {engine} lacks{failed}: {install}serve it by a handler "
-        "that imports the package with the operator (docs/handlers.md)"
+        "that imports the package with the operator (docs/how-to/handlers.md)"
     ) from failure

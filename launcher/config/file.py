@@ -26,15 +26,15 @@ _FRONT_END = f"""\
 """
 _SECTIONS = {
     "autoscale": """\
-# Number of slots that follows the load, between two limits (docs/operations.md).
+# Number of slots that follows the load, between two limits (docs/how-to/controller.md).
 autoscale:
 """,
     "payloadLog": """\
-# A log of what clients send and get, for tools that watch the data (docs/payload-log.md).
+# A log of what clients send and get, for tools that watch the data (docs/how-to/payload-log.md).
 payloadLog:
 """,
     "flink": """\
-# Where the job runs, and what it brings there; docs/deploy/ has a page for each target.
+# Where the job runs, and what it brings there; docs/how-to/deploy/ has a page for each target.
 flink:
 """,
 }

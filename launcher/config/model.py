@@ -60,10 +60,10 @@ class Config(Settings):
         ...,
         "the path of a folder that is mounted here, or an address: a folder or archive of s3://, gs://, hdfs:// or "
         "webhdfs://, an archive of https:// or file://",
-        "Folder that holds one model; docs/models.md lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, "
-        "*.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts at the folder of this "
-        "file. A Flink elsewhere gets a copy (flink.ship), or fetches the model from an address such as "
-        "s3://bucket/model or https://host/model.zip#sha256=... Required.",
+        "Folder that holds one model; docs/reference/models.md lists the formats, such as *.xml and *.bin "
+        "(OpenVINO), *.onnx, *.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts "
+        "at the folder of this file. A Flink elsewhere gets a copy (flink.ship), or fetches the model from an address "
+        "such as s3://bucket/model or https://host/model.zip#sha256=... Required.",
         min_length=1,
     )
     model_version: ModelVersion = key(
@@ -82,7 +82,8 @@ class Config(Settings):
         False,
         _SWITCH,
         "true: clients of the HTTP front end may load the model again and unload it, which stops the job: /load and "
-        "/unload of the v2 repository API (docs/kserve.md). Set apiKeysFile of the front end if others reach its port.",
+        "/unload of the v2 repository API (docs/reference/grpc.md). Set apiKeysFile of the front end if others reach "
+        "its port.",
     )
     job_name: JobName = key(
         "serving_stream",
@@ -95,7 +96,7 @@ class Config(Settings):
         None,
         "a whole number from 1 to 4096, or empty",
         "Task slots that serve the job, each with its own copy of the model. Empty: as many as are best together with "
-        "threadPerModel and maxBatchSize, which is measured at the first start (docs/models.md#layout); 1 with "
+        "threadPerModel and maxBatchSize, which is measured at the first start (docs/how-to/all-cores.md); 1 with "
         "autoscale.max, or where the job runs on other machines.",
         ge=1,
         le=4096,
@@ -132,7 +133,7 @@ class Config(Settings):
         "cpu, cuda, cuda:0, gpu, gpu:0, npu or auto, or several of them with commas between, such as cuda:0,cuda:1",
         "Device of the model. cuda: GPUs of NVIDIA for PyTorch, ONNX Runtime and TensorFlow; gpu and npu: those of "
         "Intel for OpenVINO. Slot i takes device i modulo n, of a list or of all that there are. auto: a GPU if the "
-        "engine reports one, else the CPU. What was taken is in cluster-serving-cli status (docs/models.md).",
+        "engine reports one, else the CPU. What was taken is in cluster-serving-cli status (docs/how-to/gpus.md).",
         pattern=r"^(auto|(cpu|(cuda|gpu|npu)(:\d{1,3})?)(,(cpu|(cuda|gpu|npu)(:\d{1,3})?))*)$",
     )
     execution_mode: Literal["thread", "process"] = key(
@@ -150,9 +151,10 @@ class Config(Settings):
     handler: str = key(
         "",
         "module:Class such as package.module:Class, none, or empty",
-        "Class with your own code around the model (docs/handlers.md), in the model folder or installed. Empty: that "
-        "of handler.py in the model folder, if there is one; none: the model without it. The handler.py of a model "
-        "that comes from an address runs only if it is named here, as handler:Handler, so trust the address.",
+        "Class with your own code around the model (docs/how-to/handlers.md), in the model folder or installed. "
+        "Empty: that of handler.py in the model folder, if there is one; none: the model without it. The handler.py "
+        "of a model that comes from an address runs only if it is named here, as handler:Handler, so trust the "
+        "address.",
         pattern=r"^(none|[A-Za-z_][\w.]*:[A-Za-z_]\w*)?$",
     )
     model_encrypted: bool = key(
@@ -189,8 +191,8 @@ class Config(Settings):
     tokenizer: Literal["", "none"] = key(
         "",
         "none or empty",
-        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/models.md). none: clients send "
-        "token ids.",
+        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/how-to/texts.md). none: clients "
+        "send token ids.",
     )
     max_tokens: int | None = key(
         None, f"{_COUNT}, or empty", "Tokens to which texts are cut. Empty: as many as tokenizer.json says.", ge=1
@@ -229,7 +231,7 @@ class Config(Settings):
     )
     max_image_pixels: int = key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
     record_encrypted: bool = key(
-        False, _SWITCH, "true: clients encrypt their images (docs/api-guide.md); others are refused."
+        False, _SWITCH, "true: clients encrypt their images (docs/how-to/encryption.md); others are refused."
     )
     record_key: RecordKeyText = key(
         "",
@@ -367,7 +369,8 @@ class Config(Settings):
     payload_log_sample: float = key(
         0.0,
         "a number from 0 to 1",
-        "Share of the requests whose inputs, outputs, version and latency are written (docs/payload-log.md); 0: none.",
+        "Share of the requests whose inputs, outputs, version and latency are written (docs/how-to/payload-log.md); 0: "
+        "none.",
         alias="payloadLog.sample",
         ge=0,
         le=1,
@@ -395,7 +398,7 @@ class Config(Settings):
     flink_target: str = key(
         "",
         f"{', '.join(targets.names()[:-1])} or {targets.names()[-1]}, or empty",
-        "Where the job runs (docs/deploy/). Empty: local if flinkRestUrl is on this machine, otherwise remote.",
+        "Where the job runs (docs/how-to/deploy/). Empty: local if flinkRestUrl is on this machine, otherwise remote.",
         alias="flink.target",
     )
     flink_ship: Literal["", "environment", "packages", "model", "nothing"] = key(

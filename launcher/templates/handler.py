@@ -1,4 +1,4 @@
-"""Your own code around the model. Delete what you do not need; docs/handlers.md explains every method.
+"""Your own code around the model. Delete what you do not need; docs/how-to/handlers.md explains every method.
 
 Try it with: cluster-serving-cli try model --input x=[1,2,3]
 """

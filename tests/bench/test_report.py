@@ -83,6 +83,6 @@ def test_a_document_without_markers_is_refused(tmp_path):
 
 def test_each_section_of_the_page_is_that_of_a_row():
     # A row whose title changes would lose its measurements at the next run.
-    page = Path(__file__).parents[2] / "docs" / "measurements.md"
+    page = Path(__file__).parents[2] / "docs" / "explanation" / "measurements.md"
     headings = re.findall(r"^### (.*)$", page.read_text("utf8"), re.MULTILINE)
     assert headings and set(headings) <= {row.title for row in ROWS.values()}

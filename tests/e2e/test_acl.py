@@ -1,4 +1,4 @@
-"""The rules of docs/operations.md on a Redis without default user: enough for what they are for, and no more."""
+"""The rules of docs/how-to/security.md on a Redis without default user: enough for what they are for, and no more."""
 
 import asyncio
 import copy
@@ -22,7 +22,7 @@ from tests.support.fixtures.redis_topologies import Server, servers
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 
-DOCS = Path(__file__).parents[2] / "docs" / "operations.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "security.md"
 JOB = "restricted"
 
 

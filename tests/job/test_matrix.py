@@ -268,5 +268,5 @@ def messages(client: str, case: Case) -> list[dict[bytes, bytes]]:
 
 
 def test_the_page_of_what_goes_together_is_the_generated_one():
-    page = Path(__file__).parents[2] / "docs" / "compatibility.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "compatibility.md"
     assert page.read_text("utf8") == document()

@@ -44,8 +44,8 @@ def test_the_example_of_the_documentation_runs(tmp_path, monkeypatch):
 
 
 def test_the_program_of_the_page_runs(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf8")
-    (program,) = re.findall(r"```python\n([^`]*Predictor.*?)```", page, re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "embedding.md").read_text("utf8")
+    (program,) = re.findall(r"```python\n([^`]*cluster_serving\.job\..*?)```", page, re.DOTALL)
     save_doubling(tmp_path / "model", 3)
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     model, classes, error = done.stdout.splitlines()

@@ -34,7 +34,7 @@ from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.messages import heard
 from tests.support.fixtures.waiting import wait_until
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+STATUS = Path(__file__).parents[2] / "docs" / "how-to" / "status.md"
 
 
 def test_init_writes_a_configuration_and_refuses_to_overwrite_it(own_cluster):
@@ -134,8 +134,8 @@ def asking_front_end(cluster, name):
 
 
 def documented_fields():
-    """Fields of the JSON of `status`, as docs/operations.md lists them."""
-    section = OPERATIONS.read_text("utf8").partition("## Jobs")[2].partition("\n## ")[0]
+    """Fields of the JSON of `status`, as docs/how-to/status.md lists them."""
+    section = STATUS.read_text("utf8").partition("\n## ")[0]
     return {
         name for names in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", names)
     }

@@ -1,17 +1,13 @@
 """Metrics of a job: definitions, and their text for Prometheus."""
 
-from pathlib import Path
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from cluster_serving.protocol import metrics
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.exposition import Reading, exposition
-from cluster_serving.protocol.metrics import HISTOGRAM, METRICS, of_handler, table
+from cluster_serving.protocol.metrics import HISTOGRAM, METRICS, of_handler
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.stats import LAST_ANSWER, JobStats
-
-DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def reading(slots, job="one", reports=()):
@@ -20,10 +16,6 @@ def reading(slots, job="one", reports=()):
 
 def parsed(*readings):
     return {family.name: family for family in text_string_to_metric_families(exposition(readings))}
-
-
-def test_the_table_of_the_docs_is_that_of_the_code():
-    assert table() in DOCS.read_text("utf8")
 
 
 def test_names_follow_the_rules_of_prometheus():

@@ -99,7 +99,8 @@ class KubernetesApplication(Manager):
         if not self._given.flink_image:
             raise LaunchError(
                 "flink.target: kubernetes-application needs flink.image, the image of the pods: one with "
-                "cluster-serving, or any with Flink 2.3 together with flink.volume (docs/deploy/kubernetes.md)"
+                "cluster-serving, or any with Flink 2.3 together with flink.volume "
+                "(docs/how-to/deploy/kubernetes-commands.md)"
             )
         check_redis(config, "pods")
         self._check_way()

@@ -40,7 +40,7 @@ class KubernetesKeys(Settings):
         "",
         "the name of a PersistentVolumeClaim, or empty",
         "kubernetes-application: volume to which the launcher copies what ships, and which all pods can read. Empty: "
-        "only models of less than 1 MB can be shipped; see docs/deploy/kubernetes.md.",
+        "only models of less than 1 MB can be shipped; see docs/how-to/deploy/kubernetes-commands.md.",
         alias="flink.volume",
     )
     flink_cluster_id: str = key(

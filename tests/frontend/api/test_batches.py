@@ -22,7 +22,7 @@ from tests.support.fixtures.front_end import launched
 from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
 from tests.support.fixtures.waiting import wait_until
 
-PAGE = Path(__file__).parents[3] / "docs" / "asynchronous.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "openai.md"
 ENDS = ("completed", "failed", "expired", "cancelled")
 
 SLOW = """

@@ -1,6 +1,6 @@
-"""Combinations of engines, inputs, filters and clients, for the tests and for docs/compatibility.md.
+"""Combinations of engines, inputs, filters and clients, for the tests and for docs/reference/compatibility.md.
 
-To write the page: python -m tests.support.payloads.compatibility > docs/compatibility.md
+To write the page: python -m tests.support.payloads.compatibility > docs/reference/compatibility.md
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Excluded(NamedTuple):
     """Combinations that do not work.
 
     Attributes:
-        reason: The reason, for docs/compatibility.md.
+        reason: The reason, for docs/reference/compatibility.md.
         answer: The answer to such a request, as a regular expression; "" if there is no such request or model.
         engines: The engines; empty for all.
         kinds: The inputs; empty for all.
@@ -110,7 +110,7 @@ def excluded(engine: str, kind: str, text: str, client: str) -> Excluded | None:
 
 
 def document() -> str:
-    """Return the text of docs/compatibility.md."""
+    """Return the text of docs/reference/compatibility.md."""
     notes: list[str] = []
 
     def cell(combinations: Sequence[tuple[str, str, str, str]]) -> str:
@@ -165,7 +165,7 @@ With `imageColor: GRAY` every image has a single channel.
 {tables[0]}
 
 A *yes* is for a model whose input is of that type.
-Numbers of another type are converted if they are not too large for it (see [models](models.md)).
+Numbers of another type are converted if they are not too large for it ([dtypes](models.md)).
 
 ## Client and input
 

@@ -30,7 +30,7 @@ def main():
         if client == "asyncio":
             asyncio.run(ask(port, job))
         elif client == "docs":
-            example = re.search(r"```python\n(.*?)```", Path("docs/tracing.md").read_text("utf8"), re.DOTALL)[1]
+            example = re.search(r"```python\n(.*?)```", Path("docs/how-to/traces.md").read_text("utf8"), re.DOTALL)[1]
             exec(example.replace('name="serving_stream"', f'port={port}, name="{job}"'))  # noqa: S102
         else:
             with InputQueue(port=port, name=job) as queue:

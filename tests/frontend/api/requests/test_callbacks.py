@@ -35,7 +35,7 @@ from tests.support.fixtures.waiting import wait_until
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
 PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
-PAGE = Path(__file__).parents[4] / "docs" / "asynchronous.md"
+PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "asynchronous.md"
 
 
 def submit(url, **more):
