@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference images sbom clean
+.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -70,6 +70,14 @@ proto: .venv/dev  ## Generate the *_pb2.py from the *.proto beside them: gRPC me
 reference: .venv/dev  ## Write what docs/reference/ has of the code: commands, keys, options, Python, HTTP paths, errors, metrics
 	@$(BIN)/python -m tests.support.programs.reference
 
+# Strict: a link or an anchor that leads nowhere is an error.
+docs: .venv/docs  ## Build the site of docs/ into site/
+	@$(BIN)/zensical build --strict
+
+# Such as: make docs-serve ADDRESS=0.0.0.0:8000
+docs-serve: .venv/docs  ## Show the site of docs/ at localhost:8000, and each change as it is saved
+	@$(BIN)/zensical serve --dev-addr $(or $(ADDRESS),localhost:8000)
+
 # Such as: make images ENGINE=buildah IMAGE_ARGS="--build-arg EXTRAS=server,embedded,torch"
 ENGINE ?= docker
 images:  ## Build the images cluster-serving-client and cluster-serving-flink
@@ -80,8 +88,8 @@ sbom:  ## Write the bills of materials of the images to build/
 	@for target in client flink; do \
 		docker run --rm cluster-serving-$$target cat /opt/venv/sbom.cdx.json > build/cluster-serving-$$target.cdx.json || exit 1; done
 
-clean:  ## Remove the environment and the quickstart's files
-	rm -rf .venv .quickstart build *.egg-info
+clean:  ## Remove the environment, the site, and the files of the quick start
+	rm -rf .venv .quickstart .cache build site *.egg-info
 
 .venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10, 3.11 or 3.12 is needed: install one, or name it with make PYTHON=/path/to/python3.11"; exit 1; }
@@ -98,6 +106,11 @@ clean:  ## Remove the environment and the quickstart's files
 	@echo "Installing all engines and the development tools into .venv (once, several minutes)"
 	@$(PIP) install --progress-bar on --quiet --editable '.[dev]'
 	@touch .venv/dev .venv/quickstart
+
+# Needs neither Flink nor an engine.
+.venv/docs: .venv/bin/python pyproject.toml
+	@$(PIP) install --progress-bar on --quiet --editable '.[docs]'
+	@touch .venv/docs
 
 .venv/fuzz: .venv/dev
 	@$(PIP) install --quiet --editable '.[fuzz]'

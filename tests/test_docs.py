@@ -1,10 +1,14 @@
-"""The pages in Markdown name files that exist, and link to headings that exist, and are short."""
+"""The pages in Markdown name files that exist, and link to headings that exist; the site has each of them once."""
 
 import importlib
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -50,6 +54,17 @@ def test_programs_of_a_page_import_what_there_is(page):
             assert hasattr(importlib.import_module(module), name.strip().partition(" as ")[0]), (module, name)
 
 
+def in_nav(entries):
+    for entry in entries:
+        for value in entry.values() if isinstance(entry, dict) else (entry,):
+            yield from in_nav(value) if isinstance(value, list) else (value,)
+
+
+def test_every_page_is_in_the_navigation_once():
+    nav = sorted(in_nav(yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf8"))["nav"]))
+    assert nav == sorted(str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md"))
+
+
 def test_a_page_has_one_title_and_no_heading_twice():
     for page in DOCS.rglob("*.md"):
         headings = re.findall(r"^(#+) (.*)$", without_programs(page), re.MULTILINE)
@@ -61,6 +76,17 @@ def test_a_page_is_read_in_minutes():
     for page in DOCS.rglob("*.md"):
         own = re.sub(r"<!-- ([\w ]+): begin -->.*?<!-- \1: end -->", "", without_programs(page), flags=re.DOTALL)
         assert sum(1 for word in own.split() if re.search(r"\w", word)) <= MOST_WORDS, page
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    shutil.copytree(DOCS, tmp_path / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    command = [sys.executable, "-m", "zensical", "build", "--strict"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in DOCS.rglob("*.md"):
+        assert (tmp_path / "site" / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
+    assert "cluster-serving-start" in (tmp_path / "site" / "search.json").read_text("utf8")
 
 
 def test_every_dependency_has_a_row_with_its_purpose():
