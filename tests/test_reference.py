@@ -20,7 +20,7 @@ def test_a_page_without_markers_is_named(tmp_path, monkeypatch):
 
 def test_text_of_the_code_is_no_markdown_by_accident():
     assert reference.text("*.xml or <name>, `a|b*`; see docs/how-to/deploy/yarn.md") == (
-        r"\*.xml or \<name>, `a\|b*`; see [deploy/yarn](../how-to/deploy/yarn.md)"
+        r"\*.xml or \<name>, `a\|b*`; see [Deploy on YARN](../how-to/deploy/yarn.md)"
     )
 
 

@@ -29,19 +29,10 @@ ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "reference"
 MARKER = "<!-- {name}: {place} -->"
 
-_PYTHON = (
-    client.InputQueue,
-    client.OutputQueue,
-    client.AsyncInputQueue,
-    client.AsyncOutputQueue,
-    client.Result,
-    client.Restarted,
-    client.Image,
-    client.SparseTensor,
-    Predictor,
-)
-_METHODS = ("get", "post", "put", "patch", "delete", "options")
+_CLIENT = ("InputQueue", "OutputQueue", "AsyncInputQueue", "AsyncOutputQueue", "Result", "Restarted", "Image")
+_PYTHON = (*(getattr(client, name) for name in (*_CLIENT, "SparseTensor")), Predictor)
 _LISTS = ("Args", "Attributes", "Raises")
+_WIDTH = 88
 
 
 def table(heads: str, rows: Iterable[Sequence[str]]) -> str:
@@ -59,7 +50,11 @@ def text(words: str) -> str:
 
 def _prose(words: str) -> str:
     words = re.sub(r"([*<])", r"\\\1", words)
-    return re.sub(r"docs/([\w-]+)/([\w/-]+)\.md", r"[\2](../\1/\2.md)", words)
+    return re.sub(r"docs/([\w/-]+\.md)", lambda found: f"[{_title(found[1])}](../{found[1]})", words)
+
+
+def _title(page: str) -> str:
+    return (FOLDER.parent / page).read_text("utf8").partition("\n")[0].removeprefix("# ")
 
 
 def code(value: object) -> str:
@@ -145,19 +140,19 @@ def of_paths() -> str:
     for tag in document["tags"]:
         found = (_operations(document, path, item, tag["name"]) for path, item in document["paths"].items())
         rows = list(chain.from_iterable(found))
-        parts += [f"## {tag['description'].rstrip('.')}", table("path|methods|does|parameters|statuses", rows)]
+        parts += [f"## {tag['description'].rstrip('.')}", table("path|does|parameters", rows)]
     return "\n\n".join(parts)
 
 
 def _operations(document: Any, path: str, item: Any, tag: str) -> Iterator[Sequence[str]]:
-    found: dict[str, list[str]] = {}
-    for method in (each for each in _METHODS if each in item and tag in item[each]["tags"]):
-        found.setdefault(item[method]["summary"], []).append(method)
-    for summary, methods in found.items():
-        operation = item[methods[0]]
-        named = (_resolved(document, each) for each in [*item.get("parameters", []), *operation.get("parameters", [])])
+    first: dict[str, tuple[str, Any]] = {}  # The welcome at / answers every method alike.
+    for method, operation in item.items():
+        if tag in operation["tags"]:
+            first.setdefault(operation["summary"], (method, operation))
+    for summary, (method, operation) in first.items():
+        named = [_resolved(document, each) for each in operation.get("parameters", [])]
         names = ", ".join(f"`{each['name']}`" for each in named if each["in"] != "path")
-        yield f"`{path}`", ", ".join(methods).upper(), text(summary), names, ", ".join(sorted(operation["responses"]))
+        yield f"`{method.upper()} {path}`", text(summary), names
 
 
 def _resolved(document: Any, each: Any) -> Any:
@@ -224,7 +219,16 @@ def _signature(name: str, function: Callable[..., Any] | None) -> str:
     ]
     shown = signature.replace(parameters=parameters, return_annotation=_plain(signature.return_annotation))
     begin = "await " if inspect.iscoroutinefunction(function) else ""
-    return f"{begin}{name}{shown}".removesuffix(" -> None")
+    return _folded(f"{begin}{name}{shown}".removesuffix(" -> None"))
+
+
+def _folded(call: str) -> str:
+    """Return a long call with an argument on each line."""
+    if len(call) <= _WIDTH:
+        return call
+    name, _, rest = call.partition("(")
+    given, _, end = rest.rpartition(")")
+    return f"{name}(\n    " + re.sub(r", (?![^\[]*\])", ",\n    ", given) + f",\n){end}"
 
 
 def _plain(annotation: object) -> object:
