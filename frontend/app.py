@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from cluster_serving.frontend.api import docs, monitoring, page, standard, v1
+from cluster_serving.frontend.api.model_docs import document as model_docs
 from cluster_serving.frontend.api.openai import routes as openai
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
@@ -152,7 +153,7 @@ def apis(front: FrontEnd, v2: V2Service) -> dict[str, list[Route]]:
         "kserve_v1": v1.routes(front, v2),
         "v1": requests.routes(front),
         "openai": openai.routes(front),
-        OTHER: [*monitoring.routes(front), *docs.routes(front), *page.routes(front)],
+        OTHER: [*monitoring.routes(front), *docs.routes(front), *model_docs.routes(front), *page.routes(front)],
     }
 
 

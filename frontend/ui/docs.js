@@ -97,6 +97,9 @@ function showSample() {
   // A proxy may serve the page below a path of its own.
   const origin = new URL(".", location.href).href.replace(/\/$/, "");
   setText(byId("sample"), samples(model, origin, wantsKey)[language]);
+  // A browser follows a link without the API key.
+  byId("sample-document").hidden = !model || wantsKey;
+  if (model) byId("model-document").href = `models/${encodeURIComponent(model.modelName)}/openapi.json`;
 }
 
 async function readModels() {

@@ -10,6 +10,7 @@ import cv2
 import httpx
 import numpy as np
 import pytest
+import schemathesis
 import yaml
 
 from tests.chaos.faults import kept_processes
@@ -63,6 +64,18 @@ def test_the_front_end_of_a_running_job_is_started_again_with_its_present_option
     done = cluster.run("cluster-serving-restart", "--http", "-c", "second.yaml", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert most_instances() == 1
+
+
+def test_the_examples_of_the_models_document_are_answered_as_it_says(served):
+    document = httpx.get(f"{served}/models/http-digits/openapi.json").json()
+    described = schemathesis.openapi.from_dict(document)
+    described.validate()
+    for path, methods in document["paths"].items():
+        reference = methods["post"]["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        example = document["components"]["schemas"][reference.rpartition("/")[2]]["example"]
+        answer = httpx.post(f"{served}{path}", json=example, timeout=60)
+        assert answer.status_code == 200, answer.text
+        described[path]["POST"].validate_response(answer)
 
 
 def images(count):

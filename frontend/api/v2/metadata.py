@@ -34,7 +34,7 @@ def metadata(model: PublishedModel, versions: Sequence[str]) -> dict[str, Any]:
         "versions": versions,
         "platform": report.engine if report else "",
         "inputs": [_tensor(spec) for spec in report.inputs] if report else [],
-        "outputs": [_tensor(spec) for spec in _outputs(report)] if report else [],
+        "outputs": [_tensor(spec) for spec in outputs(report)] if report else [],
     }
 
 
@@ -48,7 +48,7 @@ def config(model: PublishedModel) -> dict[str, Any]:
         "backend": "cluster-serving",
         "max_batch_size": report.max_batch_size if report and batched else 0,
         "input": [_config_tensor(spec, batched) for spec in report.inputs] if report else [],
-        "output": [_config_tensor(spec, batched) for spec in _outputs(report)] if report else [],
+        "output": [_config_tensor(spec, batched) for spec in outputs(report)] if report else [],
         "instance_group": _instances(model.reports),
     }
     if report is not None and report.in_pieces:
@@ -87,6 +87,28 @@ def statistics(model: PublishedModel, totals: JobStats) -> dict[str, Any]:
     }
 
 
+def is_ranked(report: SlotReport) -> bool:
+    """Return True if the job answers with the best classes of each output, and not with the output."""
+    kept = _KEPT.fullmatch(_last_filter(report))
+    return kept is not None and kept[1] != "pickTopN"
+
+
+def outputs(report: SlotReport) -> Sequence[TensorSpec]:
+    """Return the outputs after the `postProcessing` of the job; those of `topN` are texts."""
+    if not report.post_processing:
+        return report.outputs
+    kept = _KEPT.fullmatch(_last_filter(report))
+    if kept is None:
+        # Most filters change dtype and shape.
+        return report.sent or [TensorSpec(spec.name, "", None) for spec in report.outputs]
+    if is_ranked(report):
+        return [TensorSpec(spec.name, "str", (None, int(kept[2]))) for spec in report.outputs]
+    return [
+        TensorSpec(spec.name, spec.dtype, None if spec.shape is None else (None, None, *spec.shape[-1:]))
+        for spec in report.outputs
+    ]
+
+
 def index_row(model: PublishedModel) -> dict[str, Any]:
     """Return the entry of a model in the repository index."""
     row = {"name": model.name, "version": model.version}
@@ -99,21 +121,8 @@ def index_row(model: PublishedModel) -> dict[str, Any]:
     return row | {"state": "LOADING" if "loading" in states else "UNAVAILABLE", "reason": reason}
 
 
-def _outputs(report: SlotReport) -> Sequence[TensorSpec]:
-    """Return the outputs after the `postProcessing` of the job."""
-    if not report.post_processing:
-        return report.outputs
-    last = report.post_processing.rpartition("|")[2].strip()
-    kept = _KEPT.fullmatch(last)
-    if kept is None:
-        # Most filters change dtype and shape.
-        return report.sent or [TensorSpec(spec.name, "", None) for spec in report.outputs]
-    if kept[1] != "pickTopN":
-        return [TensorSpec(spec.name, "str", (None, int(kept[2]))) for spec in report.outputs]
-    return [
-        TensorSpec(spec.name, spec.dtype, None if spec.shape is None else (None, None, *spec.shape[-1:]))
-        for spec in report.outputs
-    ]
+def _last_filter(report: SlotReport) -> str:
+    return report.post_processing.rpartition("|")[2].strip()
 
 
 def _instances(reports: Sequence[SlotReport]) -> list[dict[str, Any]]:

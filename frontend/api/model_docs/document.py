@@ -1,0 +1,160 @@
+"""The documents `/models/<name>/openapi.json` and `/models/<name>/versions/<version>/openapi.json`."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from cluster_serving.frontend.api import docs
+from cluster_serving.frontend.api.model_docs import examples, schemas
+from cluster_serving.frontend.api.model_docs.schemas import Schema
+from cluster_serving.frontend.api.v2.metadata import is_ranked, outputs
+from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.registry import PublishedModel
+from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.protocol.slots import SlotReport
+
+_VERSION = "/versions/{version}"
+
+_OPERATIONS = {
+    "predict": "/models/{{name}}{}/predict",
+    "predictV1": "/v1/models/{{name}}{}:predict",
+    "inferV2": "/v2/models/{{name}}{}/infer",
+}
+"""Operation of a model → its path in `openapi.yaml`, with a place for `_VERSION`."""
+
+# The form of predictions is that of the front end: each form has a schema of its own.
+_LEFT_OUT = [{"$ref": f"#/components/parameters/{name}"} for name in ("ModelName", "ModelVersion", "ResponseFormat")]
+_EXAMPLES = ("Instances", "V1Request", "V2InferRequest")
+_REFERENCE = re.compile(r'"\$ref": "#/components/(\w+)/(\w+)"')
+
+
+def routes(front: FrontEnd) -> list[Route]:
+    """Return the routes of the documents."""
+
+    async def answer(request: Request) -> Response:
+        name, version = request.path_params["name"], request.path_params.get("version", "")
+        model = await front.registry.model(name, version)
+        as_texts = front.options.response_format != "json"
+        return Json(document(docs.document(front.admission.has_keys), model, version, as_texts))
+
+    paths = ("/models/{name}/openapi.json", f"/models/{{name}}{_VERSION}/openapi.json")
+    return [Route(path, answer, methods=["GET"]) for path in paths]
+
+
+def document(general: Mapping[str, Any], model: PublishedModel, version: str = "", as_texts: bool = False) -> Schema:
+    """Return the document of a model.
+
+    Args:
+        general: Document of the front end, whose operations and schemas it takes over.
+        model: The model. Until a slot has loaded it once, the schemas are those of any model.
+        version: Version that the paths name; empty for paths without one.
+        as_texts: The predictions of `/predict` are texts in a form of the original.
+    """
+    report = model.described
+    known = report is not None and bool(report.inputs)
+    own = _schemas(general, report, as_texts) if known and report else _without_examples(general)
+    paths = {
+        _filled(template, model.name, version): {"post": _operation(general, template, version, operation)}
+        for operation, template in _OPERATIONS.items()
+    }
+    components = {**general["components"], "schemas": {**general["components"]["schemas"], **own}}
+    info = {"title": f"Model {model.name}", "version": model.version, "description": _about(report if known else None)}
+    made: Schema = {"openapi": general["openapi"], "info": info, "paths": paths, "components": _used(paths, components)}
+    if "security" in general:
+        made["security"] = general["security"]
+        made["components"]["securitySchemes"] = components["securitySchemes"]
+    return made
+
+
+def _filled(template: str, name: str, version: str) -> str:
+    path = template.format(_VERSION if version else "")
+    return path.format(name=quote(name, safe=""), version=quote(version, safe=""))
+
+
+def _operation(general: Mapping[str, Any], template: str, version: str, operation: str) -> Schema:
+    found = general["paths"][template.format(_VERSION if version else "")]["post"]
+    parameters = [each for each in found["parameters"] if each not in _LEFT_OUT]
+    return {**found, "operationId": operation, "parameters": parameters}
+
+
+def _about(report: SlotReport | None) -> str:
+    if report is None:
+        return "The inputs are not known: no slot has loaded the model yet, or it does not declare them."
+    return f"Inputs: {', '.join(map(str, report.inputs))}. Outputs: {', '.join(map(str, report.outputs))}."
+
+
+def _without_examples(general: Mapping[str, Any]) -> Schema:
+    found = {name: dict(general["components"]["schemas"][name]) for name in _EXAMPLES}
+    for schema in found.values():
+        del schema["example"]
+    return found
+
+
+def _schemas(general: Mapping[str, Any], report: SlotReport, as_texts: bool) -> Schema:
+    batched = report.already_batched
+    row = schemas.record({spec.name: schemas.of_input(spec, batched) for spec in report.inputs})
+    prediction: Schema = {"type": "string"} if as_texts else schemas.record({"value": _answer(report, batched)})
+    v1_row = {spec.name: schemas.of_input(spec) for spec in report.inputs}
+    sent, v1_sent = examples.record(report.inputs, batched), examples.record(report.inputs)
+    return {
+        "Instances": _body("instances", schemas.listed(row), [sent] if sent else None),
+        "Predictions": _body("predictions", {"type": "array", "items": prediction}),
+        "V1Request": _body("instances", schemas.listed(_single(v1_row)), [_value(v1_sent)] if v1_sent else None),
+        "V1Response": _body("predictions", {"type": "array", "items": _answer(report, False)}),
+        **_v2(general["components"]["schemas"], report),
+    }
+
+
+def _body(name: str, schema: Schema, example: Any = None) -> Schema:
+    body = {"type": "object", "required": [name], "properties": {name: schema}}
+    return body | ({} if example is None else {"example": {name: example}})
+
+
+def _answer(report: SlotReport, batched: bool) -> Schema:
+    """Return the schema of the answer to a record: the value of the only output, or an object."""
+    if is_ranked(report):
+        count = len(report.outputs)
+        rankings = {"type": "array", "items": schemas.ranking(), "minItems": count, "maxItems": count}
+        return schemas.ranking() if count == 1 else rankings
+    # Of some models, only the answer to the first request tells the outputs.
+    return _single({spec.name: schemas.of_output(spec, batched) for spec in outputs(report)}) if report.outputs else {}
+
+
+def _single(fields: Mapping[str, Schema]) -> Schema:
+    return next(iter(fields.values())) if len(fields) == 1 else schemas.record(fields)
+
+
+def _value(sent: dict[str, Any]) -> Any:
+    return next(iter(sent.values())) if len(sent) == 1 else sent
+
+
+def _v2(known: Mapping[str, Any], report: SlotReport) -> Schema:
+    count = len(report.inputs)
+    forms = [form for spec in report.inputs for form in schemas.v2_inputs(spec)]
+    tensors = {"type": "array", "items": {"anyOf": forms}, "minItems": count, "maxItems": count}
+    request = {"type": "object", "required": ["inputs"], "properties": {"id": {"type": "string"}, "inputs": tensors}}
+    if sent := examples.v2_inputs(report.inputs):
+        request["example"] = {"inputs": sent}
+    response = known["V2InferResponse"]
+    if sent_back := [schemas.v2_output(spec) for spec in outputs(report)]:
+        own = {"type": "array", "items": {"anyOf": sent_back}, "minItems": len(sent_back)}
+        response = {**response, "properties": {**response["properties"], "outputs": own}}
+    return {"V2InferRequest": request, "V2InferResponse": response}
+
+
+def _used(paths: Schema, components: Mapping[str, Any]) -> Schema:
+    """Return the components to which the paths lead."""
+    used: Schema = {}
+    pending: list[Any] = [paths]
+    while pending:
+        for kind, name in _REFERENCE.findall(json.dumps(pending.pop())):
+            if name not in used.setdefault(kind, {}):
+                used[kind][name] = components[kind][name]
+                pending.append(used[kind][name])
+    return used

@@ -1,0 +1,140 @@
+"""JSON schemas of the inputs and outputs of a model, in the JSON of each protocol."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.frontend.api.v2 import datatypes
+from cluster_serving.protocol.slots import TensorSpec, type_text
+
+Schema = dict[str, Any]
+
+_FORMATS = {"float32": "float", "float64": "double"}
+"""Names of the OpenAPI Initiative's registry of formats; dtypes of integers have their own names there."""
+
+_IMAGE: Schema = {"$ref": "#/components/schemas/Image"}
+_ANY_INPUT: Schema = {"$ref": "#/components/schemas/Value"}
+
+
+def record(fields: Mapping[str, Schema]) -> Schema:
+    """Return the schema of an object with a value for each name."""
+    return {"type": "object", "required": [*fields], "properties": dict(fields), "additionalProperties": False}
+
+
+def listed(schema: Schema) -> Schema:
+    """Return the schema of a list that is not empty."""
+    return {"type": "array", "items": schema, "minItems": 1}
+
+
+def of_input(spec: TensorSpec, batched: bool = False) -> Schema:
+    """Return the schema of the value of an input in a record, `batched` or not."""
+    shape = spec.shape if batched else spec.record_shape
+    if shape is None:
+        return _ANY_INPUT | _about(spec.dtype, shape)
+    tensor = _nested(_element(spec.dtype), shape, 1) | _about(spec.dtype, shape)
+    return {"anyOf": [tensor, _IMAGE]} if image_size(spec) else tensor
+
+
+def of_output(spec: TensorSpec, batched: bool = False) -> Schema:
+    """Return the schema of the value of an output in an answer, `batched` or not."""
+    shape = spec.shape if batched else spec.record_shape
+    # A text of a handler may be a JSON document.
+    if shape is None or (spec.dtype == "str" and not shape):
+        return _about(spec.dtype, shape)
+    return _nested(_answered(spec.dtype), shape, 0) | _about(spec.dtype, shape)
+
+
+def ranking() -> Schema:
+    """Return the schema of an output that `topN` has filtered."""
+    return {"type": "array", "items": record({"class": {"type": "integer"}, "prob": {"type": ["number", "null"]}})}
+
+
+def v2_inputs(spec: TensorSpec) -> list[Schema]:
+    """Return the schemas of the forms of an input in v2: its tensor, or image files."""
+    tensor = _v2_tensor(spec, _element(spec.dtype), list(datatypes.INPUTS), least=1)
+    return [tensor, _v2_images(spec.name)] if image_size(spec) else [tensor]
+
+
+def v2_output(spec: TensorSpec) -> Schema:
+    """Return the schema of an output in v2."""
+    return _v2_tensor(spec, _answered(spec.dtype), [*datatypes.DTYPES, datatypes.BYTES], least=0)
+
+
+def image_size(spec: TensorSpec) -> tuple[int | None, int | None] | None:
+    """Return width and height of the images that an input may get; None if it does not look like an image."""
+    shape = spec.record_shape
+    if shape is None or len(shape) != 3 or spec.dtype == "str":
+        return None
+    if not np.can_cast(np.uint8, spec.numpy_dtype or np.float32):
+        return None
+    if shape[0] in (1, 3):
+        return shape[2], shape[1]
+    return (shape[1], shape[0]) if shape[2] in (1, 3) else None
+
+
+def _v2_images(name: str) -> Schema:
+    return record(
+        {
+            "name": {"const": name},
+            "datatype": {"const": datatypes.BYTES},
+            "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 1},
+            "parameters": record({"content_type": {"const": "base64"}}),
+            "data": listed({"type": "string", "contentEncoding": "base64"}),
+        }
+    )
+
+
+def _v2_tensor(spec: TensorSpec, element: Schema, known: list[str], least: int) -> Schema:
+    datatype = datatypes.of_name(spec.dtype)
+    fields = {
+        "name": {"const": spec.name},
+        "datatype": {"const": datatype} if datatype else {"enum": known},
+        "shape": _sizes(spec.record_shape, least),
+        "data": {"type": "array", "items": element, "minItems": least, "description": "Flat, in C order."},
+    }
+    return record(fields) | _about(spec.dtype, spec.record_shape)
+
+
+def _sizes(shape: Sequence[int | None] | None, least: int) -> Schema:
+    size: Schema = {"type": "integer", "minimum": least}
+    if shape is None:
+        return {"type": "array", "items": size, "minItems": 1}
+    count = len(shape) + 1
+    # Tools know no sizes by position (prefixItems).
+    sizes = [-1, *(-1 if each is None else each for each in shape)]
+    limits = {"minItems": count, "maxItems": count, "description": f"{sizes}; -1 is any size."}
+    return {"type": "array", "items": size, **limits}
+
+
+def _about(dtype: str, shape: Sequence[int | None] | None) -> Schema:
+    return {"description": type_text(dtype, shape)}
+
+
+def _nested(element: Schema, shape: Sequence[int | None], least: int) -> Schema:
+    for size in reversed(shape):
+        limits = {"minItems": least} if size is None else {"minItems": size, "maxItems": size}
+        element = {"type": "array", "items": element, **limits}
+    return element
+
+
+def _element(dtype: str) -> Schema:
+    """Return the schema of one element of a dtype."""
+    if dtype in ("", "str", "bool"):
+        return {"": {}, "str": {"type": "string"}, "bool": {"type": "boolean"}}[dtype]
+    kind = np.dtype(dtype).kind
+    if kind in "iu":
+        limits = np.iinfo(dtype)
+        return {"type": "integer", "format": dtype, "minimum": int(limits.min), "maximum": int(limits.max)}
+    return {"type": "number", "format": _FORMATS.get(dtype, dtype)}
+
+
+def _answered(dtype: str) -> Schema:
+    """Return the schema of one element of an output."""
+    element = _element(dtype)
+    if element.get("type") != "number":
+        return element
+    # JSON has neither NaN nor infinity.
+    number = element | {"type": ["number", "null"]}
+    is_complex = np.dtype(dtype).kind == "c"
+    return {"type": "array", "items": {"type": number["type"]}, "minItems": 2, "maxItems": 2} if is_complex else number
