@@ -12,7 +12,7 @@ help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
 
 quickstart: .venv/quickstart  ## Serve handwritten digits on this machine, from nothing to predictions
-	@$(BIN)/python examples/quickstart.py
+	@$(BIN)/cluster-serving quickstart .quickstart
 
 # Without a terminal to answer in, as in a script: make stop STOP=--yes
 stop:  ## Stop what quickstart started

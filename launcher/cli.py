@@ -76,6 +76,14 @@ def _init(
         console.print(f"Wrote {path}.")
 
 
+def _quickstart(
+    folder: Annotated[Path, typer.Argument(help="Where to write the model and config.yaml.")] = Path("quickstart"),
+) -> None:
+    """Serve a first model, which reads handwritten digits: make it, start all that it needs, and send it images."""
+    # Imported when it is called: the other commands need no client.
+    entry_points.load("launcher.quickstart.main", "main", "quickstart")(folder)
+
+
 def _start(
     config_path: ConfigPath = CONFIG_PATH,
     http: Annotated[bool, typer.Option("--http", help="Start the HTTP front end too.")] = False,
@@ -418,6 +426,7 @@ def _default_job(config: Config, path: Path) -> str:
 _OBSERVING = observing.commands(_config, _named)
 
 _COMMANDS: dict[str, Callable[..., None]] = {
+    "quickstart": _quickstart,
     "init": _init,
     "start": _start,
     "stop": _stop,
@@ -531,4 +540,4 @@ def _about() -> None:
 def cli() -> None:
     """Run `cluster-serving-cli`."""
     jobs = ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", "score")
-    _run(_group((*jobs, *_OBSERVING)))
+    _run(_group(("quickstart", *jobs, *_OBSERVING)))

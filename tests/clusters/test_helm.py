@@ -27,10 +27,12 @@ JOB = {
     "jobManager": {"cpu": 0.2},
     "model": {
         "mountPath": "/models",
-        "init": {"image": containers.image("flink"), "command": ["python", "/opt/cluster-serving/examples/digits.py"]},
+        "init": {
+            "image": containers.image("flink"),
+            "command": ["python", "-m", "cluster_serving.launcher.quickstart.digits", "/models"],
+        },
     },
 }
-JOB["model"]["init"]["command"].append("/models")
 
 
 def helm(*arguments, values=None, **options):

@@ -39,6 +39,7 @@ def run_in_light_client(script, *arguments):
         ["cluster-serving", "start"],
         ["cluster-serving", "http"],
         ["cluster-serving", "bench"],
+        ["cluster-serving", "quickstart"],
         ["cluster-serving-cli", "try"],
         ["cluster-serving-cli", "dead"],
         ["cluster-serving-cli", "dead", "list"],

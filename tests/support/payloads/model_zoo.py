@@ -1,10 +1,9 @@
-"""Small real models, made in seconds, in the formats that are served; the digits come from examples/digits.py."""
+"""Small real models, made in seconds, in the formats that are served; the digits are those of the quick start."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,21 +16,10 @@ import numpy as np
 
 from tests.support.payloads import writers
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 
-
-@cache
 def digits() -> ModuleType:
-    """The example as a module."""
-    # Imported first, as it keeps OpenVINO from forking this process to report home.
-    import cluster_serving.job.models.openvino.ir  # noqa: F401
-
-    spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "digits.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["digits"] = module
-    spec.loader.exec_module(module)
-    return module
+    """The module that makes the quick start's model; it is loaded when it is needed, as it loads OpenVINO."""
+    return importlib.import_module("cluster_serving.launcher.quickstart.digits")
 
 
 @cache

@@ -97,11 +97,10 @@ def use_client(python, wheel, folder, server):
 def use_server(python, wheel, folder):
     """Install the server, serve the quickstart's digits and stop; returns whether all of that succeeded."""
     inside = install(python, f"{wheel}[quickstart]", folder)
-    shutil.copytree(ROOT / "examples", folder / "examples")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["CLUSTER_SERVING_HOME"] = str(folder / "state")
-    served = run([inside, "examples/quickstart.py"], cwd=folder, env=environment)
-    stop = [inside.with_name("cluster-serving-shutdown"), "-c", ".quickstart/config.yaml"]
+    served = run([inside.with_name("cluster-serving"), "quickstart"], cwd=folder, env=environment)
+    stop = [inside.with_name("cluster-serving-shutdown"), "-c", "quickstart/config.yaml"]
     return run(stop, cwd=folder, env=environment) and served
 
 

@@ -1,6 +1,6 @@
 """Make a model and images to try Cluster Serving: handwritten digits of 8 x 8 pixels, from scikit-learn.
 
-Usage: python examples/digits.py [FOLDER]
+Usage: python -m cluster_serving.launcher.quickstart.digits [FOLDER]
 
 FOLDER (default: digits) then holds
 - model/: an OpenVINO model of images, for `modelPath`; it needs `imageResize: "8,8"`
@@ -13,12 +13,17 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import cv2
-import numpy as np
-import openvino
-from openvino import opset13 as ops
-from sklearn.datasets import load_digits
-from sklearn.neural_network import MLPClassifier
+# Importing OpenVINO would fork a child that reports the import over the network.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
+import cv2  # noqa: E402
+import numpy as np  # noqa: E402
+import openvino  # noqa: E402
+from openvino import opset13 as ops  # noqa: E402
+from sklearn.datasets import load_digits  # noqa: E402
+from sklearn.neural_network import MLPClassifier  # noqa: E402
+
+from cluster_serving.protocol.inputs import Array  # noqa: E402
 
 HELD_OUT = 400
 SCALE = 8  # pixels of a PNG per pixel of a digit
@@ -32,11 +37,11 @@ class Digits(NamedTuple):
         y: The digits; int64 (n,).
     """
 
-    x: np.ndarray
-    y: np.ndarray
+    x: Array
+    y: Array
 
 
-Weights = list[tuple[np.ndarray, np.ndarray]]
+Weights = list[tuple[Array, Array]]
 """The matrix (inputs, outputs) and the bias (outputs,) of each layer, float32."""
 
 
@@ -88,6 +93,7 @@ def save_images(folder: Path, digits: Digits) -> list[Path]:
 
 
 def main(folder: Path) -> None:
+    """Write the model, the images and their labels into a folder."""
     training, held_out = read()
     print(f"Training a small network on {len(training.y)} handwritten digits")
     save_model(folder / "model", train(training), takes_images=True)

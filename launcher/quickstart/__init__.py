@@ -1,0 +1,1 @@
+"""The command `cluster-serving quickstart`: a first model, from nothing to predictions."""
