@@ -122,7 +122,11 @@ class Stack:
         command = [_BIN / "cluster-serving-cli", "score", "--job", self._job, "--input", source, "--output", target]
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command, cwd=self.folder / self._job, env=self._environment, stdout=output, stderr=output
+                list(map(str, command)),
+                cwd=self.folder / self._job,
+                env=self._environment,
+                stdout=output,
+                stderr=output,
             )
         try:
             while not target.exists():
