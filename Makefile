@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
-.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom clean
+.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -88,8 +88,25 @@ sbom:  ## Write the bills of materials of the images to build/
 	@for target in client flink; do \
 		docker run --rm cluster-serving-$$target cat /opt/venv/sbom.cdx.json > build/cluster-serving-$$target.cdx.json || exit 1; done
 
+dist: .venv/dev  ## Build the sdist and the wheel in dist/, and check both
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist .
+	@$(BIN)/twine check --strict dist/*
+	@$(BIN)/check-wheel-contents dist/*.whl
+
+licenses: .venv/dev  ## Write the licenses of all packages that are installed to build/licenses.md; fail at one that is not allowed
+	@mkdir -p build
+	@$(BIN)/python -m tests.support.programs.licenses build/licenses.md
+
+# It neither pushes nor uploads.
+release: .venv/dev  ## Check, build, test on all Pythons and tag a release; print the commands that publish it
+	@$(BIN)/python -m tests.support.programs.release check
+	@$(MAKE) dist licenses
+	@$(MAKE) pythons PYTHONS="--wheel dist"
+	@$(BIN)/python -m tests.support.programs.release tag
+
 clean:  ## Remove the environment, the site, and the files of the quick start
-	rm -rf .venv .quickstart .cache build site *.egg-info
+	rm -rf .venv .quickstart .cache build dist site *.egg-info
 
 .venv/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10, 3.11 or 3.12 is needed: install one, or name it with make PYTHON=/path/to/python3.11"; exit 1; }

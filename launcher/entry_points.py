@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 _SERVER = "server,embedded,openvino"
-_PYTHON = (3, 10)
+_OLDEST, _TOO_NEW = (3, 10), (3, 13)
+"""The first Python that runs the commands, and the first one that Flink and its packages do not support."""
 _PLAIN = {"→": "->", "✓": "+", "✗": "x", "…": "..."}
 
 
@@ -59,14 +60,24 @@ def _command() -> str:
     return Path(sys.argv[0]).name
 
 
+def _check_python(extras: str) -> None:
+    """End the command if it cannot run on this Python; only the load generator runs on those that Flink does not."""
+    is_light = extras == "bench"
+    if sys.version_info < _OLDEST or (sys.version_info >= _TOO_NEW and not is_light):
+        wanted = "3.10 or later" if is_light else "3.10, 3.11 or 3.12"
+        sys.exit(
+            f"error: {_command()} needs Python {wanted}, and this is {platform.python_version()}: make an environment "
+            "of another Python, such as with python3.12 -m venv .venv, and install cluster-serving there"
+        )
+
+
 def _entry_point(module: str, name: str, extras: str = _SERVER) -> Callable[[], None]:
     def run() -> None:
         _prepare_streams()
         if "--version" in sys.argv[1:]:
             print(f"{_command()} {metadata.version('cluster-serving')}")
-        elif sys.version_info < _PYTHON:
-            sys.exit(f"error: {_command()} needs Python 3.10 or later; this is {platform.python_version()}")
         else:
+            _check_python(extras)
             load(module, name, extras)()
 
     return run

@@ -12,7 +12,7 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md"))]
+PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
 FOLDERS = (
     "bench|charts|client|cluster_serving|connectors|docs|embed|examples|flink-conf|frontend|job|launcher|monitoring|"
     "protocol|settings|tests"

@@ -20,15 +20,20 @@ script, module, function, *sys.argv[1:] = sys.argv[1:]
 sys.argv[0] = script
 for package in ("typer", "rich", "httpx", "pydantic", "yaml", "starlette", "grpc", "pyflink", "cv2"):
     sys.modules[package] = None
-getattr(__import__(module, fromlist=[function]), function)()
+module = __import__(module, fromlist=[function])
+PYTHON
+getattr(module, function)()
 """
 
 
-def run_in_light_client(script, *arguments):
-    """Run a command of an installation without extras, as far as imports tell."""
+def run_in_light_client(script, *arguments, python=""):
+    """Run a command of an installation without extras, as far as imports tell; `python` sets the version."""
     module, _, function = SCRIPTS[script].partition(":")
+    program = RUN.replace("PYTHON", python)
     return subprocess.run(
-        [sys.executable, "-c", RUN, f"/venv/bin/{script}", module, function, *arguments], capture_output=True, text=True
+        [sys.executable, "-c", program, f"/venv/bin/{script}", module, function, *arguments],
+        capture_output=True,
+        text=True,
     )
 
 
@@ -64,6 +69,30 @@ def test_each_command_tells_its_version_and_what_to_install(script):
         rf"error: {script} needs [\w.]+, which is not installed: run pip install 'cluster-serving\[{extras}\]'.*\n"
     )
     assert re.fullmatch(expected, ran.stderr)
+
+
+@pytest.mark.parametrize(
+    ("script", "version", "wanted"),
+    [
+        ("cluster-serving-start", (3, 13, 0), "3.10, 3.11 or 3.12"),
+        ("cluster-serving-http", (3, 14, 2), "3.10, 3.11 or 3.12"),
+        ("cluster-serving", (3, 9, 18), "3.10, 3.11 or 3.12"),
+        ("cluster-serving-bench", (3, 9, 18), "3.10 or later"),
+    ],
+)
+def test_a_python_that_cannot_run_a_command_is_named_in_one_line(script, version, wanted):
+    this = ".".join(map(str, version))
+    ran = run_in_light_client(
+        script, python=f"sys.version_info = {version}; module.platform.python_version = lambda: {this!r}"
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
+    assert f"error: {script} needs Python {wanted}, and this is {this}: " in ran.stderr
+    assert "python3.12 -m venv" in ran.stderr
+
+
+def test_the_load_generator_runs_on_a_python_that_flink_does_not_support():
+    ran = run_in_light_client("cluster-serving-bench", python="sys.version_info = (3, 13, 0)")
+    assert "which is not installed" in ran.stderr
 
 
 def test_all_commands_are_declared():

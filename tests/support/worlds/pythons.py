@@ -1,10 +1,11 @@
 """The wheel on other Pythons, installed and used.
 
-    python -m tests.support.worlds.pythons [--light] [PYTHON …]
+    python -m tests.support.worlds.pythons [--light] [--wheel FOLDER] [PYTHON …]
 
-makes an environment for each interpreter and installs the clone's wheel there. On every Python the light client, with
-the newest dependencies that it allows, runs `light_client_program` against a Redis and an echoing consumer of this
-process. On the Pythons of Flink the server serves the quickstart's digits, unless `--light` is given.
+makes an environment for each interpreter and installs the clone's wheel there, or that of a folder. On every Python the
+light client, with the newest dependencies that it allows, runs `light_client_program` against a Redis and an echoing
+consumer of this process. On the Pythons of Flink the server serves the quickstart's digits, unless `--light` is given.
+On the others its installation is no failure, and its first command names the Python.
 """
 
 import argparse
@@ -34,13 +35,14 @@ def main(arguments=None):
     """Use the wheel on all interpreters; returns how many uses failed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--light", action="store_true", help="the light client alone, without Flink")
+    parser.add_argument("--wheel", type=Path, metavar="FOLDER", help="folder with the wheel; default: the clone's own")
     parser.add_argument("pythons", nargs="*", metavar="PYTHON", help="such as python3.9; default: all that are found")
     options = parser.parse_args(arguments)
     pythons = {python: version_of(python) for python in options.pythons or find()}
     failed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        wheel = build_wheel(folder)
+        wheel = wheel_in(options.wheel.absolute()) if options.wheel else build_wheel(folder)
         server = RedisServer(folder)
         try:
             with redis.Redis(port=server.port) as client:
@@ -51,7 +53,9 @@ def main(arguments=None):
         finally:
             server.stop()
         for python, version in pythons.items():
-            if version in SERVER and not options.light:
+            if version not in SERVER:
+                failed += report(version, "refusal", refuses_server(python, wheel, folder / f"server-{version}"))
+            elif not options.light:
                 failed += report(version, "server", use_server(python, wheel, folder / f"server-{version}"))
     return failed
 
@@ -83,6 +87,10 @@ def report(version, part, succeeded):
 def build_wheel(folder):
     """Build the clone's wheel and return its path."""
     pip(sys.executable, "wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    return wheel_in(folder)
+
+
+def wheel_in(folder):
     (wheel,) = folder.glob("*.whl")
     return wheel
 
@@ -102,6 +110,13 @@ def use_server(python, wheel, folder):
     served = run([inside.with_name("cluster-serving"), "quickstart"], cwd=folder, env=environment)
     stop = [inside.with_name("cluster-serving-shutdown"), "-c", "quickstart/config.yaml"]
     return run(stop, cwd=folder, env=environment) and served
+
+
+def refuses_server(python, wheel, folder):
+    """Install the server where Flink has no packages; returns whether its first command names the Python."""
+    inside = install(python, f"{wheel}[server]", folder)
+    ran = subprocess.run([inside.with_name("cluster-serving-init")], capture_output=True, text=True, check=False)
+    return ran.returncode == 1 and "needs Python 3.10, 3.11 or 3.12, and this is" in ran.stderr
 
 
 def install(python, what, folder):

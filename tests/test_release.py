@@ -1,0 +1,141 @@
+"""What `make dist`, `make licenses` and `make release` promise."""
+
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.fixtures.cluster import BIN
+from tests.support.programs import licenses, release
+
+ROOT = Path(__file__).parent.parent
+CODE = ("client", "connectors", "embed", "flink-conf", "frontend", "job", "launcher", "protocol", "settings")
+
+
+def build(folder, *options):
+    subprocess.run([sys.executable, "-m", "build", *options, "--outdir", folder, ROOT], check=True, capture_output=True)
+
+
+def contents(folder):
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """The sdist, and the wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    build(folder)
+    return folder
+
+
+def test_the_wheel_of_the_sdist_is_that_of_the_clone(dist, tmp_path):
+    build(tmp_path, "--wheel")
+    assert contents(dist) == contents(tmp_path)
+
+
+def test_the_wheel_has_the_files_of_each_package_and_no_others(dist):
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *CODE, "bench/load"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    expected = {f"cluster_serving/{name.replace('flink-conf', 'flink_conf')}" for name in listed.stdout.splitlines()}
+    packed = {name for name in contents(dist) if ".dist-info/" not in name}
+    assert packed == expected | {"cluster_serving/__init__.py"}
+
+
+def test_an_index_takes_what_was_built(dist):
+    files = [*dist.glob("*.whl"), *dist.glob("*.tar.gz")]
+    assert len(files) == 2
+    checks = ([BIN / "twine", "check", "--strict", *files], [BIN / "check-wheel-contents", files[0]])
+    for check in checks:
+        ran = subprocess.run(check, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_version_is_the_same_wherever_it_is_repeated():
+    assert {found for _, found in release.copies(ROOT)} == {release.version(ROOT)}
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A clone with what a release reads, whose changelog has a date."""
+    for name in ("pyproject.toml", "CHANGELOG.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    for name in ("charts", "docs"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    change(tmp_path / "CHANGELOG.md", r"\(unreleased\)", "(2026-01-02)")
+    release.git(tmp_path, "init", "--quiet")
+    release.git(tmp_path, "config", "user.name", "A")
+    release.git(tmp_path, "config", "user.email", "a@b.example")
+    release.git(tmp_path, "add", ".")
+    release.git(tmp_path, "commit", "--quiet", "--message", "All")
+    return tmp_path
+
+
+def change(path, pattern, text):
+    path.write_text(re.sub(pattern, text, path.read_text("utf8"), count=1), "utf8")
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern", "text", "problem"),
+    [
+        ("CHANGELOG.md", r"\(2026-01-02\)", "(unreleased)", "with a date"),
+        ("pyproject.toml", 'version = ".*"', 'version = "9.0"', r"Chart\.yaml has version .*; write 9\.0"),
+        ("charts/cluster-serving/values.yaml", r"(-client):[\d.]+", r"\1:0.0.9", r"values\.yaml has version 0\.0\.9"),
+    ],
+)
+def test_what_is_missing_before_a_release_is_named(clone, file, pattern, text, problem):
+    assert release.problems(clone) == []
+    change(clone / file, pattern, text)
+    found = release.problems(clone)
+    assert any(re.search(problem, each) for each in found)
+    assert any("not committed" in each and file in each for each in found)
+
+
+def test_a_release_is_tagged_once_and_stays_here(clone):
+    program = [sys.executable, "-m", "tests.support.programs.release", "tag"]
+    tagged, again = (
+        subprocess.run(
+            program, cwd=clone, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+        )
+        for _ in range(2)
+    )
+    assert tagged.returncode == 0, tagged.stderr
+    tag = f"v{release.version(ROOT)}"
+    assert release.git(clone, "cat-file", "-t", tag) == "tag"
+    assert f"git push origin {tag}" in tagged.stdout and "twine upload" in tagged.stdout
+    assert again.returncode == 1
+    assert f"the tag {tag} exists already" in again.stderr
+
+
+def test_every_package_has_a_license_that_is_allowed(tmp_path):
+    program = [sys.executable, "-m", "tests.support.programs.licenses", tmp_path / "licenses.md"]
+    ran = subprocess.run(program, cwd=ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = (tmp_path / "licenses.md").read_text("utf8").splitlines()
+    assert any(re.search(r"\| apache-flink \| 2\..*Apache", row) for row in rows)
+    assert not any("| ruff |" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("license", "allowed"),
+    [
+        ("Apache-2.0 OR BSD-3-Clause", True),
+        ("MPL-2.0 AND MIT", True),
+        ("MIT License", True),
+        ("Apache Software License; GNU General Public License v3 or later (GPLv3+)", False),
+        ("LGPL-2.1 AND MIT", False),
+        ("UNKNOWN", False),
+    ],
+)
+def test_every_part_of_a_license_has_to_be_allowed(license, allowed):
+    assert licenses.is_allowed(license) is allowed
