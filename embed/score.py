@@ -42,9 +42,7 @@ def main() -> None:
     except (*FAILURES, Unanswered) as error:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
-        sys.exit(
-            "error: a process with the model has died, such as from a lack of memory; --processes says how many run"
-        )
+        sys.exit("error: a process with the model has died, such as from a lack of memory; run fewer with --processes")
 
 
 def _run(task: Task, output: Output) -> int:
@@ -54,7 +52,7 @@ def _run(task: Task, output: Output) -> int:
     left = output.left(units)
     rows = wrong = failed = 0
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task("", total=sum(unit.size for unit in left), rate="")
         for unit, outcome in _outcomes(task, output, left):
             if isinstance(outcome, Exception):

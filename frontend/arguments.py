@@ -14,15 +14,27 @@ from cluster_serving.settings.model import Given, SettingsError, Source, load
 _JOB_KEYS = {"redisurl": "redisUrl", "jobname": "redisInputQueue", "flinkresturl": "flinkUiUrl"}
 _JOB_VARIABLE = "CLUSTER_SERVING_REDIS_URL"
 
+_EPILOG = f"""\
+Options may also be environment variables, such as
+{sources.variable_of(HttpOptions, "redisHost")}, or keys of the section `{yaml_file.FRONT_END}` of
+config.yaml; of that file's own keys, redisUrl, jobName and flinkRestUrl count
+too.
+
+examples:
+  cluster-serving-http
+  cluster-serving-http --interface 0.0.0.0 --port 8080 --apiKeysFile keys
+  cluster-serving-http --configPath config.yaml
+  cluster-serving-http hash-key alice >> keys
+"""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return a parser of the command line: every option as `--redisHost value` and as `--redis-host value`."""
     made = argparse.ArgumentParser(
         prog="cluster-serving-http",
         description="Serve jobs over HTTP. `cluster-serving-http hash-key` makes an API key.",
-        epilog=f"Options may also be environment variables, such as {sources.variable_of(HttpOptions, 'redisHost')}, "
-        f"or keys of the section `{yaml_file.FRONT_END}` of config.yaml; of that file's own keys, redisUrl, jobName "
-        "and flinkRestUrl count too.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )

@@ -12,7 +12,16 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import dead_commands, entry_points, local_run, observing, report, score, templates
+from cluster_serving.launcher import (
+    dead_commands,
+    entry_points,
+    examples,
+    local_run,
+    observing,
+    report,
+    score,
+    templates,
+)
 from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName
 from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
@@ -29,7 +38,7 @@ from cluster_serving.launcher.services import controller, front_end, redis_serve
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.shipping import bundle as shipping
 from cluster_serving.launcher.targets import target_of
-from cluster_serving.launcher.terminal import Progress, console, problems
+from cluster_serving.launcher.terminal import Progress, confirm, console, problems
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError, expected, keys
 
@@ -41,7 +50,6 @@ _MOST_SLOTS = 4096
 _LOOK_S, _WATCH_S = 1.0, 2.0
 """Seconds for which `status` looks at a running job, for its rate; and with `--watch`, each time."""
 
-_EPILOG = "--version prints the version."
 # Subcommands inherit it.
 _HELP = {"help_option_names": ["-h", "--help"]}
 
@@ -138,9 +146,10 @@ def _forget(
     with opened(config, name) as store:
         lost = job_status.waiting(store)
     if lost and not yes:
-        if not sys.stdin.isatty():
-            raise LaunchError(f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it")
-        typer.confirm(f"This would be lost: {lost}. Remove job {name}?", abort=True)
+        confirm(
+            f"This would be lost: {lost}. Remove job {name}?",
+            f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it",
+        )
     with Progress():
         if controller.stop(config.redis_address, name):
             say("Stopped its controller")
@@ -184,11 +193,11 @@ def _update(
         raise LaunchError(f"{config_path} is the configuration of job {config.job_name}, and not of {job}")
     for name, share in (("canary", canary), ("shadow", shadow)):
         if share is not None and not 0 < share <= 100:
-            raise LaunchError(f"--{name} is {share:g}; expected a percentage above 0 and up to 100")
+            raise SettingsError(f"--{name} is {share:g}; expected a percentage above 0 and up to 100")
     if canary and shadow:
-        raise LaunchError("--canary and --shadow exclude each other: use one of them")
+        raise SettingsError("--canary and --shadow exclude each other: use one of them")
     if in_place and (canary or shadow):
-        raise LaunchError("--in-place stops the old generation, which --canary and --shadow keep: use one of them")
+        raise SettingsError("--in-place stops the old generation, which --canary and --shadow keep: use one of them")
     if in_place:
         _start_job(config, config_path, lifecycle.restart)
         return
@@ -205,8 +214,9 @@ def _scale(
     """Change the number of task slots of a running job, without a gap."""
     *names, number = words
     if len(names) > 1 or not number.isdecimal() or not 1 <= int(number) <= _MOST_SLOTS:
-        raise LaunchError(
-            f"{' '.join(words)!r} is no [JOB] SLOTS; expected such as 4, or digits 4 (1 to {_MOST_SLOTS})"
+        raise SettingsError(
+            f"{' '.join(words)!r} is not [JOB] SLOTS; expected a number from 1 to {_MOST_SLOTS}, such as 4, or a job "
+            "and a number, such as digits 4"
         )
     config = _config(config_path)
     name = _named(names[0] if names else None, config, config_path)
@@ -261,12 +271,11 @@ def _shutdown(
     """
     config = None if config_path == CONFIG_PATH and not config_path.exists() else _read(config_path)
     if not (yes or keep_data) and (lost := losses(config)):
-        if not sys.stdin.isatty():
-            raise LaunchError(
-                f"nothing was stopped, because this would be lost: {lost}. Use --yes to remove it, or --keep-data to "
-                "keep it for the next start"
-            )
-        typer.confirm(f"This would be lost (--keep-data keeps it): {lost}. Stop all, and remove it?", abort=True)
+        confirm(
+            f"This would be lost (--keep-data keeps it): {lost}. Stop all, and remove it?",
+            f"nothing was stopped, because this would be lost: {lost}. Use --yes to remove it, or --keep-data to keep "
+            "it for the next start",
+        )
     with Progress():
         if not shut_down(config, keep_data):
             where = f"at {config.flink_address} and {config.redis_address}" if config else "that was started here"
@@ -323,7 +332,7 @@ def _status(
         redis_server.warn_of_holes(config)
         for found in job_status.watched(config, flink, store, name, _WATCH_S if watch else _LOOK_S):
             queued = job_status.queue(store)
-            if watch and console.is_terminal and not as_json:
+            if watch and console.is_interactive and not as_json:
                 console.clear()
             if as_json:
                 print(json.dumps(report.details(found, queued), indent=None if watch else 2), flush=True)
@@ -409,7 +418,7 @@ def _named(job: str | None, config: Config, path: Path) -> str:
     try:
         return job_name(job)
     except ValueError:
-        raise LaunchError(f"{job!r} cannot be a jobName; expected {expected(keys(Config)['jobName'])}") from None
+        raise SettingsError(f"{job!r} cannot be a jobName; expected {expected(keys(Config)['jobName'])}") from None
 
 
 def _default_job(config: Config, path: Path) -> str:
@@ -419,7 +428,7 @@ def _default_job(config: Config, path: Path) -> str:
         jobs = flink.jobs()
     if len(jobs) != 1:
         names = ", ".join(job.name for job in jobs) or "none"
-        raise LaunchError(f"which job? There is no {path}; running: {names}")
+        raise LaunchError(f"the command names no job, and there is no {path}; name one of the jobs that run: {names}")
     return jobs[0].name
 
 
@@ -478,21 +487,22 @@ def _end(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _entry_point(command: Callable[..., None]) -> Callable[[], None]:
+def _entry_point(name: str) -> Callable[[], None]:
     def run() -> None:
-        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command(epilog=_EPILOG, context_settings=_HELP)(command)
+        app = typer.Typer(pretty_exceptions_enable=False)
+        epilog = examples.epilog(name, f"cluster-serving-{name}")
+        app.command(epilog=epilog, context_settings=_HELP)(_COMMANDS[name])
         _run(app)
 
     return run
 
 
 # Entry points of the commands cluster-serving-init, and so on.
-init = _entry_point(_init)
-start = _entry_point(_start)
-stop = _entry_point(_stop)
-restart = _entry_point(_restart)
-shutdown = _entry_point(_shutdown)
+init = _entry_point("init")
+start = _entry_point("start")
+stop = _entry_point("stop")
+restart = _entry_point("restart")
+shutdown = _entry_point("shutdown")
 
 
 def _http(context: typer.Context) -> None:
@@ -508,23 +518,22 @@ def _bench(context: typer.Context) -> None:
     entry_points.load("bench.load.main", "main", "bench")(context.args)
 
 
-def _group(names: Iterable[str]) -> typer.Typer:
+def _group(program: str, names: Iterable[str]) -> typer.Typer:
     app = typer.Typer(
-        add_completion=False,
         pretty_exceptions_enable=False,
         no_args_is_help=True,
-        epilog=_EPILOG,
+        epilog=examples.epilog(program, program),
         context_settings=_HELP,
     )
     for name in names:
-        app.command(name)(_COMMANDS[name])
-    app.add_typer(dead_commands.commands(_config, _default_job), name="dead")
+        app.command(name, epilog=examples.epilog(name, f"{program} {name}"))(_COMMANDS[name])
+    app.add_typer(dead_commands.commands(program, _config, _default_job), name="dead")
     return app
 
 
 def umbrella() -> None:
     """Run `cluster-serving`, which has the other commands as subcommands."""
-    app = _group(_COMMANDS)
+    app = _group("cluster-serving", _COMMANDS)
     app.callback()(_about)
     # All words after these commands are passed on, --help too.
     unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -540,4 +549,4 @@ def _about() -> None:
 def cli() -> None:
     """Run `cluster-serving-cli`."""
     jobs = ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", "score")
-    _run(_group(("quickstart", *jobs, *_OBSERVING)))
+    _run(_group("cluster-serving-cli", ("quickstart", *jobs, *_OBSERVING)))

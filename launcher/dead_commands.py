@@ -9,12 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from cluster_serving.launcher import examples
 from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.launcher.terminal import console, printable
+from cluster_serving.launcher.terminal import confirm, console, printable
+from cluster_serving.settings.model import SettingsError
 
 ListedJob = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file.")]
 JobName = Annotated[str | None, typer.Option("-j", "--job", help="jobName; default: that of the configuration file.")]
@@ -24,9 +26,15 @@ All = Annotated[bool, typer.Option("--all", help="All dead letters of the job.")
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 
-def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
-    """Make the group of commands; `default_job` returns the job to use if none is named."""
-    app = typer.Typer(help="Requests and callbacks that were given up: list, show, queue again, remove.")
+def commands(program: str, read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
+    """Make the group of commands of a program; `default_job` returns the job to use if none is named."""
+    app = typer.Typer(
+        help="Requests and callbacks that were given up: list, show, queue again, remove.",
+        epilog=examples.epilog("dead", f"{program} dead"),
+    )
+
+    def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        return app.command(name, epilog=examples.epilog(f"dead {name}", f"{program} dead {name}"))
 
     @contextmanager
     def opened(path: Path, job: str | None) -> Iterator[DeadLetters]:
@@ -36,7 +44,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
         with redis_server.connect(config, decode=False, job=name) as client:
             yield DeadLetters(client, name)
 
-    @app.command("list")
+    @command("list")
     def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH) -> None:
         """List the requests that were given up, the oldest first."""
         with opened(config_path, job) as letters:
@@ -51,7 +59,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
         else:
             console.print(f"Job {letters.job} has no dead letters.")
 
-    @app.command("show")
+    @command("show")
     def show(
         letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH
     ) -> None:
@@ -68,7 +76,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
         for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):
             console.print(f"{'input':>9}  {printable(text)}")
 
-    @app.command("requeue")
+    @command("requeue")
     def requeue(
         letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = CONFIG_PATH
     ) -> None:
@@ -83,7 +91,7 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
         if refused:
             raise LaunchError("\n".join(refused))
 
-    @app.command("purge")
+    @command("purge")
     def purge(
         letter_ids: Ids = None,
         everything: All = False,
@@ -95,15 +103,18 @@ def commands(read: Callable[[Path], Config], default_job: Callable[[Config, Path
         with opened(config_path, job) as letters:
             chosen = _chosen(letters, letter_ids, everything)
             if chosen and not yes:
-                typer.confirm(f"Remove {len(chosen)} dead letters of job {letters.job} for good?", abort=True)
+                what = f"{len(chosen)} dead letters of job {letters.job}"
+                confirm(f"Remove {what} for good?", f"{what} were not removed. Use --yes to remove them for good")
             console.print(f"Removed {letters.purge(chosen)} dead letters of job {letters.job}.")
 
     return app
 
 
 def _chosen(letters: DeadLetters, letter_ids: list[str] | None, everything: bool) -> list[str]:
-    if bool(letter_ids) == everything:
-        raise LaunchError("which dead letters? Give either their ids or --all")
+    if letter_ids and everything:
+        raise SettingsError("ids of dead letters and --all exclude each other: use either ids or --all")
+    if not letter_ids and not everything:
+        raise SettingsError("the command names no dead letters; add their ids, which dead list shows, or --all")
     return list(letters.all()) if everything else letter_ids or []
 
 

@@ -37,7 +37,7 @@ def score(
         typer.Option("--columns", help="INPUT=COLUMN,…, once for each. Default: the columns of their names."),
     ] = None,
     keep: Annotated[
-        str | None, typer.Option("--keep", help="COLUMN,… to copy. Default: all that are no inputs.")
+        str | None, typer.Option("--keep", help="COLUMN,… to copy. Default: all that are not inputs.")
     ] = None,
     processes: Annotated[
         int | None, typer.Option("--processes", min=1, help="Default: as measured for the service, on all cores.")

@@ -6,15 +6,24 @@ import logging
 import sys
 from contextlib import AbstractContextManager
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
 from cluster_serving.launcher.command_log import log
+from cluster_serving.launcher.errors import LaunchError
 
 _FULL_WIDTH = 100_000
 
-console = Console(highlight=False, markup=False, soft_wrap=True, width=None if sys.stdout.isatty() else _FULL_WIDTH)
+console = Console(
+    highlight=False,
+    markup=False,
+    soft_wrap=True,
+    width=None if sys.stdout.isatty() else _FULL_WIDTH,
+    # Variables such as FORCE_COLOR ask for colours in a file, and not for lines that are drawn again.
+    force_interactive=None if sys.stdout.isatty() else False,
+)
 errors = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -29,6 +38,21 @@ class _Problems(logging.Handler):
 problems = _Problems(logging.WARNING)
 
 
+def confirm(question: str, refusal: str) -> None:
+    """Ask before something is lost; the answer no ends the command.
+
+    Raises:
+        LaunchError: If standard input has no answer, as in a script; its message is `refusal`.
+    """
+    try:
+        agreed = typer.confirm(question)
+    except typer.Abort:
+        console.print()
+        raise LaunchError(refusal) from None
+    if not agreed:
+        raise typer.Abort
+
+
 def printable(text: str) -> str:
     """Return a text of others without the characters that control a terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -39,7 +63,7 @@ class Progress(logging.Handler, AbstractContextManager["Progress"]):
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self._status: Status | None = console.status("") if console.is_terminal else None
+        self._status: Status | None = console.status("") if console.is_interactive else None
         self._current = ""
 
     def __enter__(self) -> Progress:

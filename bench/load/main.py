@@ -29,12 +29,19 @@ from cluster_serving.protocol.stats import JobStats
 
 N = TypeVar("N", int, float)
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+_EPILOG = """Examples:
+  cluster-serving-bench --job digits --concurrency 1,8,64
+  cluster-serving-bench --job digits --mode open --rate 100,200
+  cluster-serving-bench --job digits --http-url http://localhost:10020
+
+--version prints the version."""
+
+app = typer.Typer(pretty_exceptions_enable=False)
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
 
 
-@app.command(epilog="--version prints the version.", context_settings={"help_option_names": ["-h", "--help"]})
+@app.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 def bench(
     job: Annotated[str, typer.Option(help="jobName of a running job.")] = DEFAULT_JOB,
     redis_url: Annotated[str, typer.Option(help="Redis of the job: redis://host:port/db.")] = "redis://localhost:6379",

@@ -132,6 +132,9 @@ def test_letters_are_purged_once_that_is_confirmed(db, job, dead, requests, bury
         requests.enqueue(uri, x=np.zeros(3, "f4"))
     first, *_ = bury_all()
     assert dead("purge", "--all", answer="n\n").returncode == 1
+    unanswered = dead("purge", "--all")
+    assert unanswered.returncode == 1
+    assert f"error: 3 dead letters of job {job} were not removed. Use --yes" in unanswered.stderr
     assert db.xlen(JobKeys(job).dead_letters) == 3
     assert "Removed 1" in dead("purge", first, "--yes").stdout
     assert "Removed 2" in dead("purge", "--all", answer="y\n").stdout
@@ -139,17 +142,17 @@ def test_letters_are_purged_once_that_is_confirmed(db, job, dead, requests, bury
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (["show", "1-1"], "no dead letter 1-1"),
-        (["show", "nonsense"], "no dead letter nonsense"),
-        (["requeue", "1-1"], "no dead letter 1-1"),
-        (["requeue"], "ids or --all"),
-        (["purge", "1-1", "--all"], "ids or --all"),
+        (["show", "1-1"], 1, "no dead letter 1-1"),
+        (["show", "nonsense"], 1, "no dead letter nonsense"),
+        (["requeue", "1-1"], 1, "no dead letter 1-1"),
+        (["requeue"], 2, "names no dead letters; add their ids"),
+        (["purge", "1-1", "--all"], 2, "either ids or --all"),
     ],
 )
-def test_a_mistake_is_one_line(dead, arguments, message):
+def test_a_mistake_is_one_line(dead, arguments, code, message):
     ran = dead(*arguments)
-    assert ran.returncode == 1
+    assert ran.returncode == code
     assert message in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
