@@ -179,14 +179,14 @@ def _texts(name: str, kind: str, array: Array) -> Array:
     objects = array.astype(object)
     for index, item in np.ndenumerate(objects):
         if isinstance(item, bytes) and (problem := utf8.fault(item)):
-            raise InvalidInput(f"input {name!r} ({kind}): element {list(index)} is bytes, and no text: {problem}")
+            raise InvalidInput(f"input {name!r} ({kind}): element {list(index)} is bytes, and not text: {problem}")
     flat = [item.decode() if isinstance(item, bytes) else item for item in objects.ravel()]
     others = [item for item in flat if not isinstance(item, str)]
     if others:
         types = ", ".join(sorted({type(item).__name__ for item in others}))
-        beside = ", beside str" if len(others) < len(flat) else ""
+        mixed = " and str" if len(others) < len(flat) else ""
         raise InvalidInput(
-            f"input {name!r} ({kind}) holds items of type {types}{beside}; expected numbers of 64 bits at most, or str"
+            f"input {name!r} ({kind}) holds items of type {types}{mixed}; expected numbers of 64 bits at most, or str"
         )
     objects.reshape(-1)[:] = flat
     return objects
@@ -197,8 +197,8 @@ def _image_of_text(name: str, text: str) -> Image:
     image = _read_image(name, text)
     if not _IMAGE.match(image.data):
         raise InvalidInput(
-            f"input {name!r} is the text {text[:200]!r}, a file that is no image; send a text as np.array(text), and a "
-            "file in another format, or an encrypted one, as Path(text)"
+            f"input {name!r} is the text {text[:200]!r}, a file that is not an image; send a text as np.array(text), "
+            "and a file in another format, or an encrypted one, as Path(text)"
         )
     return image
 
@@ -251,7 +251,7 @@ def _from_list(name: str, value: Sequence[Any]) -> Input:
     try:
         array = exact(name, value)
     except (ValueError, OverflowError) as error:
-        raise InvalidInput(f"input {name!r} (list of {len(value)}) is no tensor: {error}") from None
+        raise InvalidInput(f"input {name!r} (list of {len(value)}) is not a tensor: {error}") from None
     if not array.size:
         raise InvalidInput(f"input {name!r} is an empty list, which has no dtype; send a numpy array")
     if array.dtype.kind not in "OSU":

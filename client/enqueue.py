@@ -120,7 +120,7 @@ def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOption
         for name in keywords.keys() - _NAMES:
             hint = f"; is it {_nearest(name)!r}?" if _nearest(name) else "."
             raise InvalidInput(
-                f"there is no option {name!r}{hint} Beside a dict of inputs, the keywords are "
+                f"there is no option {name!r}{hint} Besides a dict of inputs, the keywords are "
                 f"{', '.join(RequestOptions.__dataclass_fields__)}"
             )
         options: Any = keywords
@@ -130,7 +130,7 @@ def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOption
         return DEFAULTS, keywords
     for name in options.keys() - _NAMES:
         raise InvalidInput(
-            f"{name!r} is no option; is it {_nearest(name)!r}? An input of that name is sent in a dict: "
+            f"{name!r} is not an option; is it {_nearest(name)!r}? An input of that name is sent in a dict: "
             f"enqueue(uri, {{{name!r}: …}})"
         )
     return RequestOptions(**options), {name: value for name, value in keywords.items() if name not in options}

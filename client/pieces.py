@@ -35,7 +35,7 @@ class Restarted:
 
     def __getitem__(self, name: str) -> NoReturn:
         raise TypeError(
-            "this is no piece but client.Restarted: the answer begins anew. Drop the pieces so far: "
+            "this is client.Restarted and not a piece: the answer starts again. Drop the pieces so far: "
             "if isinstance(piece, Restarted)"
         )
 

@@ -84,7 +84,7 @@ class Result(NDArrayOperatorsMixin):
         """
         value = self.value
         if not self._ranked:
-            raise ValueError("the result is no ranking; the config.yaml of the job needs postProcessing: topN(n)")
+            raise ValueError("the result is not a ranking; the config.yaml of the job needs postProcessing: topN(n)")
         return ranking_of(value)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:

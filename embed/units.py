@@ -107,7 +107,7 @@ def find(pattern: str) -> list[Unit]:
     files = sorted((path, size) for path, size in files if _suffix(path) in (*_READERS, *_IMAGES))
     if not files:
         known = ", ".join((*_READERS, *_IMAGES))
-        raise InvalidInput(f"{pattern} has no file to score; files of these types are read: {known}")
+        raise InvalidInput(f"there is no file to score at {pattern}; files of these types are read: {known}")
     images = [file for file in files if _suffix(file[0]) in _IMAGES]
     tables = [file for file in files if _suffix(file[0]) in _READERS]
     units = [*(unit for file in tables for unit in _of_file(system, base, root, *file)), *_of_images(base, images)]

@@ -22,6 +22,7 @@ import numpy as np
 
 from cluster_serving.job.handlers.failure import HandlerFailed, own_frames
 from cluster_serving.job.models.base import TensorSpec, dummy_inputs
+from cluster_serving.job.models.detect import HANDLER_FILE
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.record import convert
@@ -128,7 +129,7 @@ def _run(options: JobOptions, texts: Sequence[str]) -> bool:
     try:
         trial = Trial.of(options)
     except ModelError as error:
-        _print_error(error)
+        _print_error(error, locate(options.model.path))
         return False
     with trial:
         loaded = time.perf_counter()
@@ -180,8 +181,9 @@ def shown(outputs: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {pprint.pformat(value, sort_dicts=False)}"
 
 
-def _print_error(error: ModelError) -> None:
-    if cause := error.__cause__:
+def _print_error(error: ModelError, folder: Path) -> None:
+    # The frames are those of a handler; an engine's would be ours alone.
+    if (cause := error.__cause__) and (folder / HANDLER_FILE).exists():
         print("".join(traceback.format_exception(type(cause), cause, own_frames(cause.__traceback__))), end="")
     print(f"{error.code}: {error}")
 

@@ -21,7 +21,7 @@ class Encoding:
         folder: Folder of the model.
 
     Attributes:
-        is_plain: There is no filter.
+        is_plain: There is not a filter.
 
     Raises:
         ModelError: If a filter is unknown, or cannot be used.

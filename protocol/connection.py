@@ -290,7 +290,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         # The messages of the libraries may quote a part of a password.
         raise InvalidInput(
-            "the url is no address of a Redis; expected redis://user:password@host:6379/0, rediss://… or unix://…; "
+            "the url is not an address of Redis; expected redis://user:password@host:6379/0, rediss://… or unix://…; "
             f"{HINT} (urllib.parse.quote)"
         ) from None
 
@@ -305,8 +305,8 @@ def _port(port: int | str) -> int:
 def _settings(host: str, url: str | None, retry: Any, options: dict[str, Any]) -> dict[str, Any]:
     if "://" in host or "frontend_url" in options:
         raise InvalidInput(
-            f"{options.get('frontend_url', host)!r} is no host: this client connects to Redis, at a host and port or "
-            "url=; for an HTTP front end use any HTTP client, or cluster_serving.client.original"
+            f"{options.get('frontend_url', host)!r} is not a host: this client connects to Redis, at a host and port "
+            "or url=; for an HTTP front end use any HTTP client, or cluster_serving.client.original"
         )
     if "sync" in options:
         raise InvalidInput("there is no sync=; cluster_serving.client.original takes all arguments of the original")

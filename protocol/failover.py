@@ -241,7 +241,7 @@ def _node(text: str, default_port: int) -> Node:
     if not colon or text.endswith("]"):
         host, port = text, str(default_port)
     if not _HOST.fullmatch(host) or not port.isdecimal():
-        raise ValueError(f"{text!r} is no host:port")
+        raise ValueError(f"{text!r} is not host:port")
     return host.strip("[]"), int(port)
 
 

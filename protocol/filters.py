@@ -49,6 +49,6 @@ def parse(text: str, others: Container[str] = ()) -> list[Filter]:
         name, argument = (match[1], (match[2] or "").strip()) if match else ("", "")
         known = re.fullmatch(BUILT_IN[name], argument) if name in BUILT_IN else name in others
         if not (match and known):
-            raise ValueError(f"{part.strip()!r} is no filter")
+            raise ValueError(f"{part.strip()!r} is not a filter")
         found.append(Filter(name, argument))
     return found

@@ -72,8 +72,8 @@ def exact(name: str, values: Sequence[Any]) -> Array:
         if isinstance(leaf, _INTEGERS) and int(array[index].real) != int(leaf):
             place = f"{name}{''.join(f'[{i}]' for i in index)}"
             raise InvalidInput(
-                f"input {name!r}: {place} is {leaf}, which {array.dtype} does not hold, the type of all numbers with "
-                "those beside it; send a numpy array of one dtype"
+                f"input {name!r}: {place} is {leaf}, which {array.dtype} cannot hold, and that is the type of the "
+                "whole list; send a numpy array of one dtype"
             )
     return array
 

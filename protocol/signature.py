@@ -86,7 +86,7 @@ def field_of(column: Column) -> pa.Field:
     try:
         return pa.field(column.name, _type(column.kind, column.shape), nullable=False, metadata=metadata)
     except UnicodeEncodeError:
-        raise InvalidInput(f"an array has the name {column.name[:64]!a}, which is no Unicode text") from None
+        raise InvalidInput(f"an array has the name {column.name[:64]!a}, which is not Unicode text") from None
 
 
 def _type(kind: str, shape: object) -> pa.DataType:

@@ -100,7 +100,7 @@ class SlotReport(JsonRecord):
         numbered: The version is that of the model's folder; otherwise it is the number of the update.
         one_by_one: Reason for computing one record a call; empty if records share calls.
         sent: Outputs after `post_processing`, with the dtypes that clients get, and sizes that a record may change as
-            None. Empty if there is no filter, or nothing tells.
+            None. Empty if there is not a filter, or nothing tells.
         columns: Requests may hold several records, up to `max_batch_size` (`protocol.columns`).
         restarts: Number of attempts of this submission before this one.
         threads: Threads that the copy of the model may use; 0 if the slot does not tell.

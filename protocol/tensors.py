@@ -292,7 +292,7 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
         try:
             return pa.array([strings], pa.list_(pa.utf8()))
         except UnicodeEncodeError as error:
-            raise InvalidInput(f"{column.name!r} holds {error.object[:32]!a}, which is no Unicode text") from None
+            raise InvalidInput(f"{column.name!r} holds {error.object[:32]!a}, which is not Unicode text") from None
     return _binary(_little_endian(value))
 
 

@@ -90,7 +90,7 @@ def _split(text: str, schemes: tuple[str, ...]) -> SplitResult:
 
 def _check_query(query: str, names: frozenset[str]) -> None:
     if any(name not in names for name, _ in parse_qsl(query, keep_blank_values=True)):
-        raise ValueError(f"the address has a parameter that is none of {', '.join(sorted(names)) or '(none)'}")
+        raise ValueError(f"the address has a parameter that is not one of {', '.join(sorted(names)) or '(none)'}")
 
 
 RedisUrl = Annotated[str, AfterValidator(redis_url)]

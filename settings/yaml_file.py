@@ -32,8 +32,12 @@ def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lamb
     """
     try:
         text = path.read_text("utf8") if text is None else text
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise SettingsError(
+            f"{path} is not text in UTF-8: byte {error.start + 1} is {error.object[error.start]:#x}"
+        ) from None
     try:
         return _Reader(path, text).entries(warn)
     except yaml.MarkedYAMLError as error:

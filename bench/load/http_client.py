@@ -107,7 +107,7 @@ class HttpClient:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no address; expected http://host:port or https://host:port")
+            raise ValueError(f"{url!r} is not an address; expected http://host:port or https://host:port")
         self._host = parts.hostname
         self._port = parts.port or (443 if parts.scheme == "https" else 80)
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None

@@ -170,7 +170,7 @@ def _texts(name: str, value: Any, depth: int = MAX_DIMENSIONS) -> Any:
     if not isinstance(image, Image):
         return value
     if problem := utf8.fault(image.data):
-        raise InvalidInput(f"input {name!r} takes text, and the content of a 'b64' is none: {problem}")
+        raise InvalidInput(f"input {name!r} takes text, and the content of a 'b64' is not text: {problem}")
     return image.data.decode()
 
 

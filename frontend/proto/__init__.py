@@ -17,4 +17,4 @@ def parse(message_type: Any, text: bytes) -> Any:
     try:
         return message_type.FromString(text)
     except DecodeError:
-        raise InvalidInput(f"the message is no {message_type.DESCRIPTOR.name}") from None
+        raise InvalidInput(f"the message is not a {message_type.DESCRIPTOR.name}") from None

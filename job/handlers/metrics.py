@@ -45,7 +45,7 @@ class HandlerMetrics:
         metric = self._known.get(name)
         if metric is None:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a metric; expected such as cache_hits")
+                raise ValueError(f"{name!r} is not a name of a metric; expected a name such as cache_hits")
             if len(self._known) == MOST:
                 raise ValueError(f"the handler has {MOST} metrics already, without {name!r}")
             metric = self._known[name] = of_handler(kind, name)

@@ -152,7 +152,7 @@ def _refusal(path: Path, text: str) -> ModelError:
             f"{path} is of ONNX opset {found[1]}{domain}, and {version} takes at most {found[3]}: {remedy}"
         )
     if "INVALID_PROTOBUF" in text or "Protobuf parsing failed" in text:
-        return ModelError(f"{path} is no ONNX model, or it is cut off: copy it again, or save the model again")
+        return ModelError(f"{path} is not an ONNX model, or it is cut off: copy it again, or save the model again")
     return ModelError(f"{version} cannot load {path}: {_NOISE.sub('', text)}")
 
 

@@ -15,7 +15,7 @@ def read(folder: Path) -> list[Requirement]:
     """Return the requirements that hold for this Python; options of pip (`-i`, `--hash`) are left out.
 
     Raises:
-        ModelError: If a line is no requirement.
+        ModelError: If a line is not a requirement.
     """
     path = folder / FILE
     if not path.is_file():
@@ -30,7 +30,7 @@ def read(folder: Path) -> list[Requirement]:
             requirement = Requirement(text)
         except InvalidRequirement:
             raise ModelError(
-                f"{path}, line {number}: {text!r} is no requirement; expected a name and versions, such as pandas>=2"
+                f"{path}, line {number}: {text!r} is not a requirement; expected a name and versions, such as pandas>=2"
             ) from None
         if requirement.marker is None or requirement.marker.evaluate():
             found.append(requirement)

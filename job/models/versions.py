@@ -12,7 +12,7 @@ _NUMBER = re.compile(r"[0-9]{1,18}")
 def version_folders(path: str) -> dict[int, Path]:
     """Return the folders of the versions by number; none if the folder holds a model itself.
 
-    Hidden folders and other names, such as `2.tmp` for a version that is still being copied, are no versions.
+    Hidden folders and other names, such as `2.tmp` for a version that is still being copied, are not versions.
 
     Raises:
         ModelError: If the folder holds both versions and a model, or one version twice.

@@ -113,7 +113,7 @@ def _size(url: ModelUrl, files: Mapping[str, RemoteFile], cache: Cache) -> int:
     sizes = [file.size for file in files.values()]
     if None in sizes and not url.sha256:
         raise ModelError(
-            f"the server does not tell the size of {url}, so a part could not be told from the whole; add "
+            f"the server does not give the size of {url}, so an incomplete copy would go unnoticed; add "
             "#sha256=<hexadecimal digits> to modelPath"
         )
     size = sum(size or 0 for size in sizes)

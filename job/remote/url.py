@@ -55,7 +55,7 @@ class ModelUrl:
         parts = urlsplit(address)
         scheme = parts.scheme.lower()
         if scheme not in SCHEMES:
-            raise ValueError(f"the scheme is none of {', '.join(SCHEMES)}")
+            raise ValueError(f"the scheme is not one of {', '.join(SCHEMES)}")
         sha256 = _SHA256.fullmatch(fragment)
         if mark and not sha256:
             raise ValueError("behind # comes something else than sha256= and 64 hexadecimal digits")

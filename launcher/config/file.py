@@ -66,7 +66,7 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
         text = "modelPath: model"
     except OSError as error:
         # For instance in a folder of another user: `Path.exists` would raise some of these, and hide others.
-        raise SettingsError(f"{path} cannot be read: {error}") from None
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     kind = with_targets()
     file = Source(kind, _checked_keys(yaml_file.read(path, text, warn), warn))
     sources.warn_of_mistyped(kind, os.environ, warn)

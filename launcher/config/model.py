@@ -70,7 +70,7 @@ class Config(Settings):
         LATEST,
         "latest or a whole number",
         "Version of the model, where modelPath holds no model but a subfolder for each version, with a number as its "
-        "name: model/1/, model/2/. latest is the highest number. Other subfolders, such as 3.tmp/, are no versions.",
+        "name: model/1/, model/2/. latest is the highest number. Other subfolders, such as 3.tmp/, are not versions.",
     )
     watch_model: bool = key(
         False,

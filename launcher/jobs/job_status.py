@@ -145,7 +145,11 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
     jobs, problem = _jobs(flink, name)
     status = _read(config, flink, name, jobs, problem)
     if not status.is_known:
-        raise LaunchError(problem or f"no job {name} is running on {flink.where}, and none is known to its Redis")
+        raise LaunchError(
+            problem
+            or f"no job {name} is running on {flink.where}, and Redis knows none of this name; cluster-serving-cli "
+            "list shows the jobs"
+        )
     return status
 
 

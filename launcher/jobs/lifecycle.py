@@ -249,11 +249,14 @@ def tune(config: Config, seconds: float) -> Tuned:
     config = checked(config)
     target = target_of(config)
     if not target.is_here:
-        raise LaunchError(f"a layout is measured where the job runs, and flink.target is {config.target}")
+        raise LaunchError(
+            f"a layout is measured where the job runs, and flink.target is {config.target}; set modelParallelism, "
+            "threadPerModel and maxBatchSize in config.yaml"
+        )
     with ExitStack() as stack:
         if target.is_up() and stack.enter_context(target.flink()).jobs(config.job_name):
             warn(
-                f"job {config.job_name} runs beside the measurement, which is right only while the job has no requests"
+                f"job {config.job_name} runs during the measurement, which is right only while the job has no requests"
             )
     secret = secret_of(config)
     say(f"Measuring the layouts, for about {seconds:.0f} s")

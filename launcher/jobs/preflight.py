@@ -31,8 +31,14 @@ def run(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: 
             command, input=given, cwd=home.work, env=home.environment(), capture_output=True, timeout=timeout, text=True
         )
     except subprocess.TimeoutExpired:
-        raise LaunchError(f"the model was not loaded within {timeout:.0f} s (startTimeout)") from None
+        raise LaunchError(
+            f"the model was not loaded within {timeout:.0f} s (startTimeout); set a longer startTimeout"
+        ) from None
     if ran.returncode < 0:
-        raise LaunchError(f"loading the model ended the process ({signal.Signals(-ran.returncode).name})")
+        name = signal.Signals(-ran.returncode).name
+        raise LaunchError(
+            f"loading the model in {options.model.path} ended its process ({name}); cluster-serving-cli try loads it "
+            "in the foreground, and the log of the kernel (dmesg) tells whether memory ran out"
+        )
     if ran.returncode:
         raise LaunchError(ran.stdout or next(reversed(ran.stderr.strip().splitlines()), "the model cannot be loaded"))

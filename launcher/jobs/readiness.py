@@ -31,7 +31,9 @@ def wait_ready(
         try:
             slots = [s for s in store.slots(generation) if s.submission == submission]
         except (RedisError, OSError) as error:
-            raise LaunchError(f"Redis stopped answering while the job started: {error}") from None
+            raise LaunchError(
+                f"Redis stopped answering while the job started: {error}; start the job again when Redis answers"
+            ) from None
         failed = [slot for slot in slots if slot.has_failed]
         if failed and (generation is not None or len(failed) >= needed):
             raise LaunchError(failed[0].error or "a slot could not load the model")

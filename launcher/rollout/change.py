@@ -179,7 +179,7 @@ def _changing(config: Config) -> Iterator[Services]:
     with services(config) as provided:
         flink = provided.flink
         if not flink.jobs(config.job_name):
-            raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start")
+            raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start starts it")
         _settle(provided)
         yield provided
 

@@ -110,7 +110,8 @@ class FlinkCluster:
             )
         if not overview.version.startswith(f"{VERSION}."):
             raise LaunchError(
-                f"Flink at {self.address} (flinkRestUrl) is version {overview.version}; {VERSION} is needed"
+                f"Flink at {self.address} (flinkRestUrl) is version {overview.version}; set flinkRestUrl to a Flink of "
+                f"version {VERSION}, or to a free port of this machine for one of its own"
             )
         return overview
 

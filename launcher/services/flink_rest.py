@@ -256,7 +256,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         except httpx.HTTPStatusError as error:
             raise LaunchError(f"Flink at {self.url} answers {error.response.status_code} to {method} {path}") from None
         except httpx.HTTPError as error:
-            raise LaunchError(f"Flink at {self.url} (flinkRestUrl) does not answer: {error}") from None
+            raise LaunchError(
+                f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; start it, or correct it"
+            ) from None
 
 
 def cause(trace: str) -> str:

@@ -183,7 +183,9 @@ def check(config: Config) -> None:
                 "set redisUrl to another port, or stop what uses this one"
             ) from None
     if tuple(int(part) for part in version.split(".")[:2]) < MINIMUM_VERSION:
-        raise LaunchError(f"Redis at {address} (redisUrl) is version {version}; 6.2 or later is needed")
+        raise LaunchError(
+            f"Redis at {address} (redisUrl) is version {version}; upgrade it to 6.2 or later, or name another"
+        )
 
 
 def _has_loaded(client: redis.Redis) -> bool:

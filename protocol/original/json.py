@@ -110,7 +110,7 @@ def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
             # A text that is no image and has no mark of a tensor can only be a string.
             return np.array([text], object)
         raise InvalidInput(
-            f"input {name!r} is the text {text[:32]!r}, which is no base64 of an image; the model expects {expected}"
+            f"input {name!r} is the text {text[:32]!r}, which is not an image in base64; the model expects {expected}"
         ) from None
 
 

@@ -24,7 +24,9 @@ def test_images_may_be_a_path_bytes_or_base64(tmp_path):
 def test_a_text_gives_no_other_file_than_an_image_away(tmp_path):
     secret = tmp_path / "secret"
     secret.write_bytes(b"root:x:0:0")
-    with pytest.raises(InvalidInput, match=r"'city' is the text '.*secret', a file that is no image; send a text as"):
+    with pytest.raises(
+        InvalidInput, match=r"'city' is the text '.*secret', a file that is not an image; send a text as"
+    ):
         to_input("city", str(secret))
     # Whoever says that it is a path means it.
     for value in (secret, {"path": str(secret)}):
@@ -96,7 +98,7 @@ def test_three_arrays_are_a_sparse_tensor():
         ({"b64": "%%%"}, "not base64"),
         ({"other": 1}, "keys .'other'.; expected 'path' or 'b64'"),
         ([], "empty list"),
-        ([[1], [2, 3]], r"'x' \(list of 2\) is no tensor: .*inhomogeneous shape .* detected shape was \(2,\)"),
+        ([[1], [2, 3]], r"'x' \(list of 2\) is not a tensor: .*inhomogeneous shape .* detected shape was \(2,\)"),
         ([1, "a"], r"'x' \(list of shape \[2\]\) holds items of type int"),
         ([[1, None]], r"'x' \(list of shape \[1, 2\]\) holds items of type NoneType, int"),
         ([2**70], "holds items of type int; expected numbers of 64 bits at most, or str"),

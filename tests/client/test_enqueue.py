@@ -317,10 +317,13 @@ def test_a_dict_of_inputs_has_room_for_every_name(requests, db, job):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda q: q.enqueue("a", x=1.0, prioity="high"), r"'prioity' is no option; is it 'priority'\? .* in a dict"),
-        (lambda q: q.enqueue("a", x=1.0, Timeout=3), "'Timeout' is no option; is it 'timeout'"),
-        (lambda q: q.enqueue("a", x=1.0, blocks=None), "'blocks' is no option; is it 'block'"),
-        (lambda q: q.enqueue("a", {"x": 1.0}, prioity=1), r"no option 'prioity'; is it 'priority'\? Beside a dict"),
+        (
+            lambda q: q.enqueue("a", x=1.0, prioity="high"),
+            r"'prioity' is not an option; is it 'priority'\? .* in a dict",
+        ),
+        (lambda q: q.enqueue("a", x=1.0, Timeout=3), "'Timeout' is not an option; is it 'timeout'"),
+        (lambda q: q.enqueue("a", x=1.0, blocks=None), "'blocks' is not an option; is it 'block'"),
+        (lambda q: q.enqueue("a", {"x": 1.0}, prioity=1), r"no option 'prioity'; is it 'priority'\? Besides a dict"),
         (lambda q: q.enqueue("a", {"x": 1.0}, y=np.ones(1)), r"no option 'y'\. .* deadline, priority, block, timeout"),
         (lambda q: q.enqueue("a", {"x": 1.0}, priority=np.ones(1)), "option 'priority' is .* expected high or normal"),
     ],

@@ -54,7 +54,7 @@ def test_tensors_of_tensorflow_may_hold_texts():
             r"'x' \(Tensor, dtype torch.float32, shape torch.Size\(\[2\]\)\) cannot be read as an",
         ),
         (tf.ragged.constant([[1], [2, 3]]), "'x' .* RaggedTensor"),
-        ([torch.zeros(1), torch.zeros(2)], r"'x' \(list of 2\) is no tensor: .* inhomogeneous"),
+        ([torch.zeros(1), torch.zeros(2)], r"'x' \(list of 2\) is not a tensor: .* inhomogeneous"),
     ],
 )
 def test_what_is_no_array_is_refused_by_name(value, message):

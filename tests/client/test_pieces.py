@@ -147,7 +147,7 @@ def test_a_failure_restarts_the_others_of_its_batch(redis_server, job, queue, tm
         (restart,) = [index for index, piece in enumerate(got) if isinstance(piece, Restarted)]
         assert numbers(got[:restart]) == [1, 2]
         assert numbers(got[restart + 1 :]) == [1, 2, 3]
-        with pytest.raises(TypeError, match="the answer begins anew"):
+        with pytest.raises(TypeError, match="the answer starts again"):
             got[restart]["number"]
         with pytest.raises(InferenceFailed, match="unlucky"):
             list(streams[1])

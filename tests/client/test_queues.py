@@ -51,16 +51,16 @@ def test_constructor_arguments_are_the_originals(redis_server):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frontend_url": "http://h:1"}, "'http://h:1' is no host: this client connects to Redis"),
-        ({"host": "http://h:1"}, "'http://h:1' is no host"),
+        ({"frontend_url": "http://h:1"}, "'http://h:1' is not a host: this client connects to Redis"),
+        ({"host": "http://h:1"}, "'http://h:1' is not a host"),
         ({"sync": True}, "there is no sync="),
         ({"prot": 1}, "there is no option 'prot'; is it 'port'"),
         ({"url": "redis://h", "ssl": True}, "ssl=True goes with host and port; the url .* begins with rediss://"),
         ({"decode_responses": True}, "'decode_responses' of redis-py cannot be used here: results are bytes"),
         ({"unix_socket_path": "/s"}, "cannot be used here: pass url='unix:///path/of/the/socket'"),
         ({"ssl_ca_certs": "ca.pem"}, "'ssl_ca_certs' needs ssl=True, or a url of rediss://"),
-        ({"url": "redis://:k9/z7@h:1"}, "^(?!.*(k9|z7))the url is no address of a Redis; expected redis://"),
-        ({"url": "http://h:1"}, "the url is no address of a Redis"),
+        ({"url": "redis://:k9/z7@h:1"}, "^(?!.*(k9|z7))the url is not an address of Redis; expected redis://"),
+        ({"url": "http://h:1"}, "the url is not an address of Redis"),
         ({"port": "redis"}, "port is 'redis'; expected a number"),
         ({"pasword": "x", "url": "redis://h:1"}, "there is no option 'pasword'; is it 'password'"),
     ],
@@ -156,7 +156,7 @@ def test_predict_refuses_json_it_cannot_read(queues, text):
         (lambda requests, results: InputQueue(name=None), "name is None; expected the jobName"),
         (lambda requests, results: InputQueue(reconnect=-1), "reconnect is -1; expected seconds"),
         (lambda requests, results: InputQueue(reconnect="x"), "reconnect is 'x'"),
-        (lambda requests, results: requests.enqueue("a", x=[1, "a"]), "holds items of type int, beside str; expected"),
+        (lambda requests, results: requests.enqueue("a", x=[1, "a"]), "holds items of type int and str; expected"),
     ],
 )
 def test_arguments_that_cannot_be_are_named(queues, call, message):

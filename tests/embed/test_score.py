@@ -298,7 +298,10 @@ def test_another_model_does_not_mix_its_answers_with_those_of_the_first(doubling
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("nothing/*.csv",), "error: nothing/*.csv has no file to score; files of these types are read: .parquet, "),
+        (
+            ("nothing/*.csv",),
+            "error: there is no file to score at nothing/*.csv; files of these types are read: .parquet, ",
+        ),
         (("data", "--columns", "x"), "--columns x: expected INPUT=COLUMN"),
         (("model/*.csv", "--output", "model"), "error: all files of model/*.csv are in the folder of the output"),
         (("data", "--job", "a", "--flink"), "--job has a model and a Flink already; leave out --model and --flink"),

@@ -81,6 +81,14 @@ def test_a_failure_shows_the_whole_stack_and_a_saved_file_runs_again(tmp_path):
         process.terminate()
 
 
+def test_a_damaged_model_is_named_without_a_stack_of_the_engine(tmp_path):
+    (tmp_path / "model.onnx").write_text("junk")
+    ran = command(tmp_path, "cluster-serving-cli", "try", ".")
+    assert (ran.returncode, ran.stdout.count("\n")) == (1, 1)
+    assert ran.stdout.startswith("MODEL_ERROR: ") and "model.onnx is not an ONNX model" in ran.stdout
+    assert "Traceback" not in ran.stdout + ran.stderr
+
+
 def test_a_file_that_is_being_written_is_waited_for(tmp_path):
     path = tmp_path / "handler.py"
     old, emptied, half, whole = ({path: (time, size)} for time, size in [(1, 90), (2, 0), (3, 40), (4, 80)])

@@ -121,8 +121,8 @@ def test_a_null_cell_is_the_senders_error():
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"x": np.array(["a", "\udc80"], object)}, r"'x' holds '\\udc80', which is no Unicode text"),
-        ({"\ud800": np.zeros(1)}, r"an array has the name '\\ud800', which is no Unicode text"),
+        ({"x": np.array(["a", "\udc80"], object)}, r"'x' holds '\\udc80', which is not Unicode text"),
+        ({"\ud800": np.zeros(1)}, r"an array has the name '\\ud800', which is not Unicode text"),
     ],
 )
 def test_texts_that_are_no_unicode_are_refused(inputs, message):

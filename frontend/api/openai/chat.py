@@ -62,7 +62,7 @@ def _messages(given: Any) -> list[dict[str, str]]:
 def _content(index: int, content: Any) -> str:
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     if not all(isinstance(part, dict) and part.get("type") == "text" for part in parts):
-        raise InvalidInput(f"messages[{index}].content has parts that are no texts")
+        raise InvalidInput(f"messages[{index}].content has parts that are not texts")
     return "".join(_checked(index, "content", part.get("text")) for part in parts)
 
 

@@ -75,7 +75,7 @@ def to_request(
     unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - specs.keys())
     if unknown:
         raise InvalidInput(
-            f"there is no parameter {unknown[0][:64]!r}; beside those of OpenAI's API the model takes "
+            f"there is no parameter {unknown[0][:64]!r}; besides those of OpenAI's API the model takes "
             f"{', '.join(specs)}"
         )
     shared: dict[str, Input] = {}

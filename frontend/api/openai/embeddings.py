@@ -75,7 +75,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     try:
         records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
     except OverflowError:
-        raise InvalidInput(f"'input' holds a token id that is no {spec.dtype}") from None
+        raise InvalidInput(f"'input' holds a token id that is not of type {spec.dtype}") from None
     return EmbeddingRequest(records, model, form == "base64", dimensions)
 
 

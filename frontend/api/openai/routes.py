@@ -91,7 +91,7 @@ async def _chunks(
                 if isinstance(piece, Restarted):
                     if texts.pop(index, ""):
                         # Nothing in this API takes a text back.
-                        raise RequestRestarted("the completion began anew after a failure; send the request again")
+                        raise RequestRestarted("the completion started again after a failure; send the request again")
                     continue
                 call.version = piece.version or ""
                 text, reason = completions.of_piece(piece.outputs)

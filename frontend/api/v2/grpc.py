@@ -259,7 +259,7 @@ class _Methods:
                     response = codec.merge(call, model, batch, [piece.outputs])
                     yield _message(await self._plane.write(codec, model, batch, response))
                 elif begun:
-                    raise RequestRestarted("the answer began anew after a failure; send the request again")
+                    raise RequestRestarted("the answer started again after a failure; send the request again")
 
 
 def _goes_on(reply: Any) -> bool:

@@ -71,7 +71,7 @@ def decode(message: Any) -> InferRequest:
         if not raw:
             inputs[name] = _from_contents(name, datatype, shape, tensor.contents)
         elif tensor.HasField("contents"):
-            raise InvalidInput(f"input {name!r} has contents beside raw_input_contents; expected one of them")
+            raise InvalidInput(f"input {name!r} has both contents and raw_input_contents; expected one of them")
         else:
             inputs[name] = datatypes.from_raw(name, datatype, shape, raw[index])
     outputs = []
@@ -147,7 +147,7 @@ def _fields(text: bytes) -> Iterator[tuple[int, int, int]]:
         size, position = _varint(text, position)
         position += size
         if key & 7 != _DELIMITED or position > len(text):
-            raise InvalidInput("the message is no ModelInferRequest")
+            raise InvalidInput("the message is not a ModelInferRequest")
         yield key >> 3, start, position
 
 
@@ -157,7 +157,7 @@ def _varint(text: bytes, position: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * index
         if byte < 128:
             return value, position + index + 1
-    raise InvalidInput("the message is no ModelInferRequest")
+    raise InvalidInput("the message is not a ModelInferRequest")
 
 
 def _from_contents(name: str, datatype: str, shape: tuple[int, ...], contents: Any) -> Array:

@@ -187,5 +187,8 @@ class HttpServer(AppServer):
                 share_port(sock)
             sock.bind(address)
         except OSError as error:
-            raise StartError(f"cannot listen on {interface} port {port}: {error.strerror}") from None
+            raise StartError(
+                f"cannot listen on {interface} port {port}: {error.strerror}; set another interface or port (port, "
+                "securePort), or stop what uses this one"
+            ) from None
         return sock

@@ -169,7 +169,7 @@ class BatchedModel(Wrapper):
         if found is None:
             # The likeliest reading has the error that a client can understand.
             self._try(sized[0].join(rows[:1]))
-            raise InferenceFailed(f"{self.engine} computes this record at times, and at times not")
+            raise InferenceFailed(f"{self.engine} computed this record in one batch and failed on it in another")
         found = replace(found, reading=next(one for one in options if one.of_sizes(shapes) == found.reading))
         self._attempts += 1
         self._keep(ranks, found)

@@ -98,7 +98,7 @@ def _readable(path: Path, scratch: Path, written: str) -> Path:
 def _refusal(path: Path, written: str, text: str) -> ModelError:
     """Return the error for a file that Keras cannot load, with the way to serve the model."""
     if not (zipfile.is_zipfile(path) or h5py.is_hdf5(path)):
-        return ModelError(f"{path} is no file of Keras, or it is cut off: copy it again, or save the model again")
+        return ModelError(f"{path} is not a file of Keras, or it is cut off: copy it again, or save the model again")
     if "No model config found" in text or "config.json" in text:
         return ModelError(f"{path} holds weights without the model: save it with model.save('model.keras')")
     if "truncated" in text or "Unable to open file" in text or "unable to open" in text.lower():

@@ -29,7 +29,7 @@ class ExportedProgram(TorchModel):
         for name in names:
             if not isinstance(examples.get(name), torch.Tensor):
                 raise ModelError(
-                    f"an input of the exported program is no Tensor but {name}; only Tensors can be served"
+                    f"an input of the exported program is {name} and not a Tensor; only Tensors can be served"
                 )
         self.inputs = choose_inputs(options.inputs, {name: _spec(name, examples[name]) for name in names})
         self._dtypes = [examples[name].dtype for name in names]

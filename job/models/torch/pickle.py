@@ -47,7 +47,7 @@ def _load(path: Path, device: str) -> Any:
             f"defines it beside cluster-serving, or save the model with torch.jit.save"
         ) from error
     except Exception as error:
-        raise ModelError(f"{path} is no PyTorch model: {cause(error)}") from error
+        raise ModelError(f"{path} is not a PyTorch model: {cause(error)}") from error
     if isinstance(module, dict):
         raise ModelError(f"{path} holds weights without the model (a state_dict): save the model itself")
     if not isinstance(module, torch.nn.Module):

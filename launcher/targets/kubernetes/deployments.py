@@ -100,7 +100,9 @@ class Deployments(Applications):
 
         if not wait_until(is_gone, _GONE_WITHIN):
             names = ", ".join(f"{one['kind'].lower()}/{one['metadata']['name']}" for one in left)
-            raise LaunchError(f"after {_GONE_WITHIN:.0f} s {self.where} still has {names}")
+            raise LaunchError(
+                f"after {_GONE_WITHIN:.0f} s {self.where} still has {names}; remove them with kubectl delete"
+            )
 
     def _examined(self, id: str) -> Application:
         listed = self._kubectl.labelled("deployments,pods", f"app={id}")

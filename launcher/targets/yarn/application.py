@@ -265,7 +265,9 @@ def check(config: Config, hadoop: Hadoop) -> None:
         rest.check()
         hosts = rest.hosts()
     if not hosts:
-        raise LaunchError(f"YARN at {rest.url} has no node that runs")
+        raise LaunchError(
+            f"YARN at {rest.url} has no node that runs; start a NodeManager, or set HADOOP_CONF_DIR to another cluster"
+        )
     elsewhere = sorted(host for host in hosts if not is_here(host))
     if elsewhere:
         check_redis(config, f"YARN's nodes such as {elsewhere[0]}")

@@ -51,7 +51,9 @@ class Hadoop:
             )
         folder = Path(value).absolute()
         if not (folder / "yarn-site.xml").is_file():
-            raise LaunchError(f"{_CONFIGURATION} is {folder}, which has no yarn-site.xml")
+            raise LaunchError(
+                f"{_CONFIGURATION} is {folder}, which has no yarn-site.xml; set it to the folder that has"
+            )
         return folder
 
     @property

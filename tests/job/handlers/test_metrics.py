@@ -17,7 +17,7 @@ def test_a_handler_counts_and_observes():
 
 @pytest.mark.parametrize("name", ["", "Hits", "1st", "a-b", "a:b", "x" * 65])
 def test_a_name_that_prometheus_would_not_take_is_refused(name):
-    with pytest.raises(ValueError, match="is no name of a metric"):
+    with pytest.raises(ValueError, match="is not a name of a metric"):
         HandlerMetrics(Counts()).count(name)
 
 

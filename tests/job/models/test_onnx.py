@@ -190,5 +190,5 @@ def test_a_file_that_is_cut_off_is_said_to_be(tmp_path):
     model_zoo.save_onnx_digits(tmp_path)
     path = tmp_path / "model.onnx"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ModelError, match="is no ONNX model, or it is cut off: copy it again"):
+    with pytest.raises(ModelError, match="is not an ONNX model, or it is cut off: copy it again"):
         load(tmp_path)

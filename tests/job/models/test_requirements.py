@@ -40,7 +40,7 @@ def test_missing_packages_and_versions_are_refused_with_the_command(tmp_path):
         checked(tmp_path, "no-such-package\nnumpy<1")
     with pytest.raises(EngineMissing, match=r"run pip install -r .*/requirements.txt"):
         checked(tmp_path, "no-such-package")
-    with pytest.raises(ModelError, match="line 2: '../mine' is no requirement"):
+    with pytest.raises(ModelError, match="line 2: '../mine' is not a requirement"):
         checked(tmp_path, "numpy\n../mine")
 
 

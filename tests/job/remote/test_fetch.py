@@ -201,7 +201,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
 
 
 def test_an_address_of_no_store():
-    with pytest.raises(ModelError, match="the scheme is none of") as error:
+    with pytest.raises(ModelError, match="the scheme is not one of") as error:
         fetch("ftp://me:secret@host/model.zip")
     assert "secret" not in str(error.value)
 

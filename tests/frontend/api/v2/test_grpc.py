@@ -109,7 +109,7 @@ def mixed():
         (raw([b"12345678"], (1, 2), "BF16"), "'x' has 8 bytes; BF16 of shape .1, 2. needs 4"),
         (typed("BF16", "fp32_contents", [1, 2], [1, 2]), "'x' is BF16, for which only raw_input_contents"),
         (raw([]), "0 elements"),
-        (mixed(), "contents beside raw_input_contents"),
+        (mixed(), "both contents and raw_input_contents"),
         (typed("FP16", "fp32_contents", [1, 2], [1, 2]), "only raw_input_contents"),
         (typed("INT8", "int_contents", [1, 300], [1, 2]), "INT8 holds -128 to 127"),
         (typed("INT8", "fp32_contents", [1, 2], [1, 2]), "has fp32_contents; expected int_contents"),

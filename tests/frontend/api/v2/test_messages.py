@@ -42,7 +42,7 @@ def test_texts_in_raw_contents_cost_more_than_numbers():
 
 @pytest.mark.parametrize("text", [NO_MESSAGE, b"\x0a\x05m", b"\x0a", b"\x08\x01", b"\x0a\x01\xff"])
 def test_an_envelope_that_is_none_is_refused(text):
-    with pytest.raises(InvalidInput, match="is no ModelInferRequest"):
+    with pytest.raises(InvalidInput, match="is not a ModelInferRequest"):
         v2_messages.envelope(text)
     with pytest.raises(RequestTooLarge):
         v2_messages.envelope(b"\x2a\x00" * 5000)

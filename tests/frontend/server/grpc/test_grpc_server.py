@@ -37,7 +37,7 @@ def test_a_message_is_not_read_before_its_sender_is_admitted(serve, tmp_path):
                 assert caught.value.code() is grpc.StatusCode[status]
         replies = channel.stream_stream(STREAM, None, None)(iter([NO_MESSAGE] * 2), metadata=metadata, timeout=60)
         read = map(inference.ModelStreamInferResponse.FromString, replies)
-        assert [reply.error_message for reply in read] == ["the message is no ModelInferRequest"] * 2
+        assert [reply.error_message for reply in read] == ["the message is not a ModelInferRequest"] * 2
 
 
 def test_calls_need_a_key_where_there_are_keys(serve, report, echo, job, tmp_path):

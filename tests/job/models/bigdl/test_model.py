@@ -275,7 +275,7 @@ def test_modules_in_modules_without_end_are_refused(tmp_path):
     for _ in range(1000):
         module = bigdl_module("Sequential", modules=[module])
     save_bigdl(tmp_path, module)
-    with pytest.raises(ModelError, match=r"net\.model is not a BigDL module that can be served: it is no protobuf"):
+    with pytest.raises(ModelError, match=r"net\.model is not a BigDL module that can be served: it is not a protobuf"):
         load(tmp_path)
 
 

@@ -131,5 +131,5 @@ def test_inputs_that_are_no_tensors_are_refused(tmp_path):
             return x * factor
 
     model_zoo.save_exported(tmp_path, Scaled(), torch.zeros(2, 3), 2)
-    with pytest.raises(ModelError, match="an input of the exported program is no Tensor but 2"):
+    with pytest.raises(ModelError, match="an input of the exported program is 2 and not a Tensor"):
         load(tmp_path)

@@ -79,7 +79,7 @@ def test_a_class_that_cannot_be_imported_is_named(tmp_path, module):
 
 def test_garbage_is_refused(tmp_path):
     (tmp_path / "model.pt").write_bytes(b"garbage" * 100)
-    with pytest.raises(ModelError, match="is no PyTorch model"):
+    with pytest.raises(ModelError, match="is not a PyTorch model"):
         load(tmp_path)
 
 
