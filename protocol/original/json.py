@@ -29,6 +29,7 @@ each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they sta
 
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
+_NUMBERS_OR_NULL = NUMBERS | {type(None)}
 
 
 def decode_request(data: bytes) -> dict[str, Input]:
@@ -76,8 +77,8 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     | object of b64                    | image (base64)                                         |
 
     If the model's input is known (`expected`), numbers keep the precision of its dtype. A text is then a string if
-    `expected` is of strings, and a single value has as many dimensions as `expected`. Without a dtype, whole numbers
-    that float32 cannot hold stay integers.
+    `expected` is of strings, and a single value has as many dimensions as `expected`. For floating-point numbers, null
+    is NaN, a missing value. Without a dtype, whole numbers that float32 cannot hold stay integers.
 
     The indices of a sparse tensor have a row per dimension or a row per value. The original Python client sends the
     former, the HTTP example of the original's guides the latter.
@@ -95,8 +96,10 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
         return _image(name, value["b64"])
     if isinstance(value, str) and (expected is None or expected.dtype != "str"):
         return _text(name, value, expected)
-    array = _tensor(name, [value], expected)
     shape = None if expected is None else expected.record_shape
+    if value is None and shape not in ((), (1,)):
+        raise InvalidInput(f"input {name!r} holds null; expected numbers, texts or lists of them")
+    array = _tensor(name, [value], expected)
     return array if shape is None else array.reshape(filled((), shape))
 
 
@@ -127,7 +130,7 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
     if (depth := len(lengths)) > MAX_DIMENSIONS:
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
-    if not isinstance(sample, (str, int, float)):
+    if not isinstance(sample, (str, int, float)) and not (sample is None and _takes_null(expected)):
         raise InvalidInput(f"input {name!r} holds {shown(sample)}; expected numbers, texts or lists of them")
     if not isinstance(sample, str):
         return _numbers(name, value, expected)
@@ -149,9 +152,13 @@ def _numbers(name: str, value: list[object], expected: TensorSpec | None) -> Arr
         with suppress(ValueError):
             read = whole_numbers if takes_integers or not (dtype or float in types) else np.array
             array = read(value)
+    elif types <= _NUMBERS_OR_NULL and _takes_null(expected):
+        with suppress(ValueError, OverflowError):
+            array = np.array(value, np.float64)
     # numpy makes integers of more than 64 bits objects.
     if array is None or array.dtype.kind not in "biuf":
-        fits, leaf = (is_whole, WHOLE) if takes_integers else (_is_number, "a number of at most 64 bits")
+        is_number = _is_number_or_null if _takes_null(expected) else _is_number
+        fits, leaf = (is_whole, WHOLE) if takes_integers else (is_number, "a number of at most 64 bits")
         problem = irregularity(value, name, fits, leaf) or "its whole numbers are beyond int64, and some are negative"
         raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
     if dtype in ("", "float32", "float16"):
@@ -159,8 +166,16 @@ def _numbers(name: str, value: list[object], expected: TensorSpec | None) -> Arr
     return array
 
 
+def _takes_null(expected: TensorSpec | None) -> bool:
+    return expected is not None and expected.dtype.startswith("float")
+
+
 def _is_number(leaf: object) -> bool:
     return isinstance(leaf, float) or is_whole(leaf)
+
+
+def _is_number_or_null(leaf: object) -> bool:
+    return leaf is None or _is_number(leaf)
 
 
 def _float32(name: str, array: Array) -> Array:

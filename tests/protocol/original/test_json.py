@@ -124,6 +124,38 @@ def test_a_whole_number_that_would_change_is_refused_with_its_place(dtype, value
 
 
 @pytest.mark.parametrize(
+    ("value", "shape", "read"),
+    [
+        ([1, None, 2.5], (None,), [1, np.nan, 2.5]),
+        ([[None, 1], [2, None]], None, [[np.nan, 1], [2, np.nan]]),
+        (None, (), np.nan),
+        (None, (1,), [np.nan]),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_null_is_a_missing_value_for_an_input_of_floating_point(dtype, value, shape, read):
+    spec = TensorSpec("x", dtype, None if shape is None else (None, *shape))
+    array = original_json.to_input("x", value, spec)
+    assert array.dtype == dtype
+    np.testing.assert_array_equal(array, read)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "shape", "message"),
+    [
+        ("int64", [1, None], (None, 2), r"x\[1\] is null; expected a whole number"),
+        ("", [1, None], (None, 2), r"x\[1\] is null; expected a number"),
+        ("float32", None, (None, 2), "holds null"),
+        ("float32", [1, None, "2"], (None, 3), r"x\[2\] is '2'; expected a number"),
+        ("float32", [[1, None], [1]], (None, 2, 2), r"x\[1\] has length 1"),
+    ],
+)
+def test_null_is_refused_where_no_number_can_be_missing(dtype, value, shape, message):
+    with pytest.raises(InvalidInput, match=message):
+        original_json.to_input("x", value, TensorSpec("x", dtype, shape))
+
+
+@pytest.mark.parametrize(
     ("value", "message"),
     [
         ([[1, 2], [3]], r"wrong\[1\] has length 1, a list before it 2"),
