@@ -50,6 +50,7 @@ class Model(ABC):
         outputs: Outputs of `predict`, in order. Empty until the first call if only a call can tell.
         symbols: Input → symbol of each axis (empty for an axis without one), where the model has symbols.
         anywhere: Names of the inputs whose shapes have the batch first, although the model may have it elsewhere.
+        row_wise: True if the engine promises that rows, the first axis of all tensors, do not depend on each other.
         careful: True if a value beyond its range may end the process, such as an index.
         fits: Returns True if inputs fit each other; `predict` may end the process if they do not. None if the engine
             checks them by itself, or the axes are proven.
@@ -63,6 +64,7 @@ class Model(ABC):
     layout: Layout = "CHW"
     symbols: Mapping[str, Sequence[str]] = MappingProxyType({})
     anywhere: frozenset[str] = frozenset()
+    row_wise: bool = False
     careful: bool = False
     fits: Callable[[Sequence[Array]], bool] | None = None
     tolerance: float = 1e-3

@@ -74,6 +74,7 @@ def identify(names: Iterable[str], folder: str | Path) -> ModelFiles:
     if not complete:
         begun = [format for format, parts in matches_of.items() if any(parts)]
         raise _error(folder, names, "only a part of a model" if begun else "no model", begun or formats())
+    complete = [format for format in complete if not format.yields] or complete
     format, parts = complete[0], matches_of[complete[0]]
     if len(complete) > 1 or any(len(matches) > 1 for matches in parts):
         raise _error(folder, names, "more than one model", complete)
@@ -81,11 +82,15 @@ def identify(names: Iterable[str], folder: str | Path) -> ModelFiles:
 
 
 def is_model_file(name: str) -> bool:
-    """Return True for the name of a part of a model of any format; that of a subfolder ends with `/`."""
+    """Return True for the name of a part of a model; that of a subfolder ends with `/`.
+
+    Names that files of other purposes have, too (`Format.yields`), do not count.
+    """
     return name == HANDLER_FILE or any(
         _matching([name], patterns, format.ignored) and not name.startswith(".")
         for format in formats()
         for patterns in format.parts
+        if not format.yields
     )
 
 
@@ -175,11 +180,11 @@ def _list(folder: Path) -> list[str]:
 
 
 def _matching(names: list[str], patterns: tuple[str, ...], ignored: frozenset[str]) -> list[str]:
-    return [
-        name
-        for name in names
-        if name.lower() not in ignored and any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
-    ]
+    return [name for name in names if _matches(name, patterns) and not _matches(name, ignored)]
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name.lower(), pattern) for pattern in patterns)
 
 
 def _error(folder: str | Path, names: list[str], problem: str, expected: Iterable[Format]) -> ModelError:

@@ -27,11 +27,12 @@ class Format:
         package: Package that the module imports.
         parts: Required parts of the folder: for each the patterns, in lower case, of which one matches. A pattern of a
             folder ends with `/`.
-        ignored: Names, in lower case, that match a pattern but belong to another format.
+        ignored: Patterns, in lower case, of names that match a pattern but belong to another format.
         devices: Function that returns the devices of the engine (`devices.Reported`), as "package.module:name"; empty
             if it computes on the CPU alone.
         requirement: Requirement that installs the engine; filled in with the extra or the distribution of the entry
             point.
+        yields: True if files of other purposes have such names, too: another model in the folder comes first.
     """
 
     engine: str
@@ -41,6 +42,7 @@ class Format:
     ignored: frozenset[str] = frozenset()
     devices: str = ""
     requirement: str = ""
+    yields: bool = False
 
     def __str__(self) -> str:
         return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
@@ -97,12 +99,38 @@ TORCH = (
 )
 ONNX = Format("ONNX Runtime", _module("onnx:OnnxModel"), "onnxruntime", (("*.onnx",),), devices=_module("onnx:devices"))
 CAFFE = Format("Caffe", _module("caffe:CaffeModel"), "cv2", (("*.prototxt",), ("*.caffemodel",)))
-BIGDL = Format("BigDL", _module("bigdl.model:BigDLModel"), "torch", (("*.model", "*.bigdl"),), devices=_OF_TORCH)
+BIGDL = Format(
+    "BigDL",
+    _module("bigdl.model:BigDLModel"),
+    "torch",
+    (("*.model", "*.bigdl"),),
+    frozenset({"*xgb*.model"}),
+    _OF_TORCH,
+)
+XGBOOST = Format(
+    "XGBoost",
+    _module("tabular.xgboost:XGBoostModel"),
+    "xgboost",
+    (("*.ubj", "*.xgb", "model.json", "*xgb*.json", "*xgb*.model"),),
+    yields=True,
+)
+LIGHTGBM = Format(
+    "LightGBM",
+    _module("tabular.lightgbm:LightGBMModel"),
+    "lightgbm",
+    (("*.lgb", "model.txt", "*lgb*.txt", "*gbm*.txt"),),
+    yields=True,
+)
+CATBOOST = Format("CatBoost", _module("tabular.catboost:CatBoostModel"), "catboost", (("*.cbm", "*.cb"),))
+SKOPS = Format("scikit-learn", _module("tabular.scikit_learn:ScikitLearnModel"), "skops", (("*.skops",),))
 
 # The names are the extras that install them.
 _BUILT_IN = tuple(
     EntryPoint(name, f"{__name__}:{name.upper()}", GROUP)
-    for name in ("openvino", "tensorflow", "torch", "onnx", "caffe", "bigdl")
+    for name in (
+        *("openvino", "tensorflow", "torch", "onnx", "caffe", "bigdl"),
+        *("xgboost", "lightgbm", "catboost", "skops"),
+    )
 )
 
 

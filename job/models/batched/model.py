@@ -76,6 +76,9 @@ class BatchedModel(Wrapper):
         """Find the batch axes by computing random records, if the shapes of the inputs are known."""
         if not self._options:
             return
+        if self._model.row_wise:
+            self._keep((), Axes(self._options[0], (0,) * len(self._model.outputs)))
+            return
         # An index beyond a table would end the process, on a GPU or in some kernels.
         careful = self.device != CPU or (self._model.careful and any(map(_has_indices, self._raw_inputs)))
         found = self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])

@@ -46,8 +46,11 @@ class BigDLModel(TorchModel):
 
 
 def _read(path: Path, device: str) -> Module:
+    data = path.read_bytes()
+    if data.startswith(b"{"):
+        raise ModelError(f"{path} is a model of XGBoost: rename it to {path.stem}.ubj")
     try:
-        module = read(path.read_bytes(), device)
+        module = read(data, device)
     except ValueError as error:
         raise ModelError(f"{path} is not a BigDL module that can be served: {cause(error)}") from error
     unknown = unknown_layers(module)

@@ -21,6 +21,10 @@ FOLDERS = {
     "ONNX Runtime": ["net.onnx"],
     "Caffe": ["net.prototxt", "net.caffemodel"],
     "BigDL": ["net.model"],
+    "XGBoost": ["model.json"],
+    "LightGBM": ["model.txt"],
+    "CatBoost": ["net.cbm"],
+    "scikit-learn": ["net.skops"],
 }
 
 
@@ -50,6 +54,14 @@ def test_a_model_is_told_by_its_file_names(tmp_path, engine):
         (["net.ckpt", "net.ckpt.meta", "graph_meta.json"], "TensorFlow checkpoint"),
         (["net.onnx", "net.onnx.data"], "ONNX Runtime"),
         (["net.bigdl"], "BigDL"),
+        (["Net.ubj"], "XGBoost"),
+        (["my_xgb.json"], "XGBoost"),
+        (["XGBoost.model"], "XGBoost"),
+        (["my_lightgbm.txt"], "LightGBM"),
+        (["net.lgb", "labels.txt", "requirements.txt"], "LightGBM"),
+        (["net.cb"], "CatBoost"),
+        (["net.onnx", "model.json", "model.txt"], "ONNX Runtime"),
+        (["model.ubj", "config.json", "tokenizer.json"], "XGBoost"),
     ],
 )
 def test_other_names_of_a_format_and_capitals_are_accepted(tmp_path, names, engine):
@@ -113,6 +125,8 @@ def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
             ["a.keras", "a.h5"],
             "more than one model. Found: a.h5, a.keras. Expected one of: Keras: *.keras or *.h5 or *.hdf5.",
         ),
+        (["model.json", "model.txt"], "more than one model. Found: model.json, model.txt. Expected one of: XGBoost: "),
+        (["labels.txt", "config.json", "0001.txt"], "no model. Found: 0001.txt, config.json, labels.txt."),
         (["a.onnx", "b.onnx"], "more than one model. Found: a.onnx, b.onnx. Expected one of: ONNX Runtime: *.onnx."),
         (
             ["a.pt", "a.pt2"],

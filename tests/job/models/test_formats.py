@@ -58,25 +58,21 @@ def test_a_broken_engine_keeps_no_other_model_from_being_served(tmp_path, model)
     assert done.returncode == 0, done.stdout
 
 
-def test_the_example_serves_models_of_scikit_learn(tmp_path, model):
-    skops = pytest.importorskip("skops.io")
-    from sklearn.datasets import load_iris
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
+def test_the_example_serves_models_of_tensorflow_lite(tmp_path, model):
+    import tensorflow as tf
 
-    x, y = load_iris(return_X_y=True)
-    names = load_iris().target_names
-    pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(x, names[y])
-    skops.dump(pipeline, model / "iris.skops")
-    example = EXAMPLES / "engines" / "skops"
-    install(tmp_path / "site", "cluster-serving-skops", example / "cluster_serving_skops.py", _entry_point(example))
-    done = tried(tmp_path, "--input", f"x={x[0].tolist()}")
-    assert "scikit-learn on cpu: x: float64[?, 4] → label: str[?], probabilities: float64[?, 3]" in done.stdout, (
-        done.stdout
-    )
-    assert "label: 'setosa'" in done.stdout
-    assert len((example / "cluster_serving_skops.py").read_text().splitlines()) < 100
+    matrix = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    function = tf.function(lambda x: {"y": x @ matrix}, input_signature=[tf.TensorSpec([None, 3], tf.float32, "x")])
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()])
+    (model / "product.tflite").write_bytes(converter.convert())
+    example = EXAMPLES / "engines" / "litert"
+    install(tmp_path / "site", "cluster-serving-litert", example / "cluster_serving_litert.py", _entry_point(example))
+    done = tried(tmp_path, "--input", "x=[1, 0, 2]")
+    assert "LiteRT on cpu: x: float32[?, 3] → " in done.stdout, done.stdout + done.stderr
+    assert "float32[2] [11., 14.]" in done.stdout
+    # Records share calls.
+    assert "one record" not in done.stdout
+    assert len((example / "cluster_serving_litert.py").read_text().splitlines()) < 100
 
 
 def _entry_point(example):

@@ -1,0 +1,1 @@
+"""Models of tables: XGBoost, LightGBM, CatBoost, and scikit-learn through skops."""

@@ -1,0 +1,54 @@
+"""CatBoost: a `*.cbm`, as `save_model` writes it."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import catboost
+import numpy as np
+
+from cluster_serving.job.models.base import cause
+from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.tabular.features import Features
+from cluster_serving.job.models.tabular.model import LABEL, PROBABILITIES, VALUE, TabularModel
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Array
+
+_CLASSIFIED = {LABEL: "Class", PROBABILITIES: "Probability"}
+"""Output → what CatBoost calls it."""
+
+
+class CatBoostModel(TabularModel):
+    """A model whose answers are those of `CatBoostClassifier` and `CatBoostRegressor`.
+
+    NaN is a missing number. Categories are texts; with one of them each feature is an input of its own.
+    """
+
+    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
+        self.engine = files.format.engine
+        path = files.paths[0]
+        model = catboost.CatBoost()
+        try:
+            model.load_model(str(path))
+        except catboost.CatBoostError as error:
+            raise ModelError(
+                f"{path} is no model of CatBoost {catboost.__version__}, or it is cut off: write it again with "
+                f"save_model('model.cbm') ({cause(error)})"
+            ) from error
+        self._loaded = model
+        self._threads = options.thread_per_model
+        self._is_classifier = len(model.classes_) > 0
+        names = [str(name) for name in model.feature_names_]
+        texts = {names[at]: "" for at in (*model.get_cat_feature_indices(), *model.get_text_feature_indices())}
+        # A feature without a name has its number.
+        named = names if texts or names != [str(at) for at in range(len(names))] else ()
+        self._serve(Features(named, len(names), options.inputs, texts=texts), options)
+
+    def _answers(self, table: Array, wanted: Collection[str] = ()) -> Mapping[str, Any]:
+        if not self._is_classifier:
+            return {VALUE: self._loaded.predict(table, thread_count=self._threads)}
+        return {name: self._classified(table, _CLASSIFIED[name]) for name in wanted or _CLASSIFIED}
+
+    def _classified(self, table: Array, kind: str) -> Array:
+        found = np.asarray(self._loaded.predict(table, prediction_type=kind, thread_count=self._threads))
+        return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found

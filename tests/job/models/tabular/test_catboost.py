@@ -1,0 +1,71 @@
+"""CatBoost: the answers are those of its own classes."""
+
+import catboost
+import numpy as np
+import pandas as pd
+import pytest
+
+from cluster_serving.job.models import load_model
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import InvalidInput, ModelError
+from tests.support.fixtures.tabular import answers, assert_classified, described
+from tests.support.payloads import tables
+
+OPTIONS = {"iterations": 8, "depth": 3, "thread_count": 1, "verbose": False, "allow_writing_files": False}
+
+
+@pytest.mark.parametrize("file", ["flowers.cbm", "model.cb"])
+@pytest.mark.parametrize("table", [tables.iris, tables.cancer])
+def test_a_classifier_gives_classes_and_probabilities(tmp_path, table, file):
+    x, y = table()
+    model = catboost.CatBoostClassifier(**OPTIONS).fit(x, y)
+    model.save_model(str(tmp_path / file))
+    assert_classified(answers(tmp_path, x[:40]), model, x[:40])
+
+
+def test_classes_may_be_texts(tmp_path):
+    x, y = tables.iris()
+    model = catboost.CatBoostClassifier(**OPTIONS).fit(x, np.array(["setosa", "versicolor", "virginica"])[y])
+    model.save_model(str(tmp_path / "model.cbm"))
+    assert described(tmp_path)[1] == ["label: str[?]", "probabilities: float64[?, 3]"]
+    assert_classified(answers(tmp_path, x[40:60]), model, x[40:60])
+
+
+def test_missing_values_are_nan_and_never_zero(tmp_path):
+    x, y = tables.diabetes()
+    x = tables.holed(x)
+    model = catboost.CatBoostRegressor(**OPTIONS).fit(x, y)
+    model.save_model(str(tmp_path / "model.cbm"))
+    found = answers(tmp_path, x[:50])["value"]
+    np.testing.assert_allclose(found, model.predict(x[:50]))
+    assert not np.allclose(found, model.predict(np.nan_to_num(x[:50])))
+
+
+def test_categories_are_texts_beside_numbers(tmp_path):
+    x, y = tables.iris()
+    table = pd.DataFrame({"width": x[:, 1], "size": np.where(x[:, 2] > 3, "long", "short"), "petal": x[:, 3]})
+    model = catboost.CatBoostClassifier(**OPTIONS, cat_features=["size"]).fit(table, y)
+    model.save_model(str(tmp_path / "model.cbm"))
+    assert described(tmp_path)[0] == ["width: float64[?]", "size: str[?]", "petal: float64[?]"]
+    records = table.to_dict("records")
+    assert_classified(answers(tmp_path, records[:60]), model, table[:60])
+    holed = [record | {"petal": np.nan} for record in records[:5]]
+    assert_classified(answers(tmp_path, holed), model, table[:5].assign(petal=np.nan))
+    with pytest.raises(InvalidInput, match="'size' is float64"):
+        answers(tmp_path, [records[0] | {"size": 1.5}])
+
+
+def test_named_features_are_inputs_and_may_be_one_vector(tmp_path):
+    x, y = tables.iris()
+    model = catboost.CatBoostClassifier(**OPTIONS).fit(tables.frame(x), y)
+    model.save_model(str(tmp_path / "model.cbm"))
+    assert described(tmp_path)[0] == [f"{name}: float64[?]" for name in tables.NAMES]
+    assert_classified(answers(tmp_path, tables.named(x[:20])), model, tables.frame(x[:20]))
+    assert_classified(answers(tmp_path, x[:20], inputs=("x",)), model, tables.frame(x[:20]))
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 40])
+def test_another_file_is_refused_with_its_name_and_the_way_out(tmp_path, content):
+    (tmp_path / "model.cbm").write_bytes(content)
+    with pytest.raises(ModelError, match=r"model\.cbm is no model of CatBoost .*save_model\('model\.cbm'\)"):
+        load_model(ModelOptions(str(tmp_path)))
