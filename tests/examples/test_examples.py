@@ -1,0 +1,95 @@
+"""The examples that a user copies: the command of each README runs, and makes what its picture shows."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import cv2
+import pytest
+
+from tests.support.fixtures.redis_server import free_port
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/README.md") if path.parent.name != "handlers")
+MADE = ("model", "images", "__pycache__", "cluster-serving*.log")
+
+
+def command_of(name):
+    """The first shell command in the README of an example."""
+    return re.search(r"^```sh\n(.*?)^```", (EXAMPLES / name / "README.md").read_text("utf8"), re.M | re.S)[1]
+
+
+@pytest.fixture
+def example(cluster, tmp_path):
+    """Runs the command of an example in a copy; returns the copy, the address of its front end, and the output."""
+    started = []
+
+    def run(name, configs=("config.yaml",), **variables):
+        shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=shutil.ignore_patterns(*MADE))
+        folder, port = tmp_path / "examples" / name, free_port()
+        url = f"http://127.0.0.1:{port}"
+        ports = {"CLUSTER_SERVING_HTTP_PORT": str(port), "CLUSTER_SERVING_HTTP_GRPC_PORT": str(free_port())}
+        started.extend((folder, config) for config in configs)
+        variables |= ports | {"URL": url, "BROWSER": "true"}
+        return folder, url, cluster.shell(command_of(name), folder, **variables)
+
+    yield run
+    for folder, config in started:
+        cluster.shell(f"cluster-serving-stop -c {config}", folder)
+
+
+def check_picture(folder, name="result.png"):
+    """Check that the example has made a picture like that of its README; replace that one if asked to."""
+    made, kept = folder / name, EXAMPLES / folder.name / name
+    if "CLUSTER_SERVING_PICTURES" in os.environ:
+        shutil.copy(made, kept)
+    assert size_of(made) == size_of(kept)
+    assert kept.stat().st_size < 200_000
+
+
+def size_of(picture):
+    if picture.suffix == ".png":
+        return cv2.imread(str(picture)).shape
+    root = ElementTree.parse(picture).getroot()  # noqa: S314 - our own file
+    return root.tag, root.get("viewBox"), len(root)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_is_short_and_listed_and_has_a_picture(name):
+    programs = EXAMPLES.joinpath(name).glob("*.py")
+    assert [path.name for path in programs if len(path.read_text("utf8").splitlines()) > 80] == []
+    readme = EXAMPLES.joinpath(name, "README.md").read_text("utf8")
+    (picture,) = re.findall(r"!\[[^]]{20,}\]\(([\w./-]+)\)", readme)
+    assert (EXAMPLES / name / picture).exists()
+    assert f"]({name}/README.md)" in (EXAMPLES / "README.md").read_text("utf8")
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", readme)
+    assert [path for path in linked if not (EXAMPLES / name / path).exists()] == []
+
+
+def test_image_classification(example):
+    folder, _, output = example("image_classification")
+    found = dict(re.findall(r"^(\d\d_\w+)\.png: (\w+) \(\d+\.\d%\)$", output, re.M))
+    assert len(found) == 12
+    assert sum(file[3:] == label for file, label in found.items()) >= 11
+    check_picture(folder)
+
+
+def test_text_classification(example):
+    folder, _, output = example("text_classification")
+    found = re.findall(r"^(billing|delivery|account|product) +\w", output, re.M)
+    right = ["billing", "delivery", "account", "product", "billing", "delivery", "account", "product"]
+    assert sum(one == other for one, other in zip(found, right, strict=True)) >= 7
+    check_picture(folder, "result.svg")
+
+
+def test_the_picture_of_the_dashboard_is_that_of_its_file(cluster, tmp_path):
+    for name in ("examples/monitoring", "monitoring"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    cluster.shell("python draw.py", tmp_path / "examples" / "monitoring")
+    made = tmp_path / "examples" / "monitoring" / "result.svg"
+    if "CLUSTER_SERVING_PICTURES" in os.environ:
+        shutil.copy(made, EXAMPLES / "monitoring")
+    assert made.read_text() == (EXAMPLES / "monitoring" / "result.svg").read_text()
