@@ -30,7 +30,7 @@ def passages(file):
         if line.startswith("#"):
             heading = line.lstrip("# ")
         elif len(line) > 40 and line[0] not in "|<!":
-            plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line.lstrip("-* ")).translate({ord(mark): None for mark in "`*"})
+            plain = re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", line.lstrip("-* "))
             yield {"page": file.stem, "heading": heading, "text": plain}
 
 
