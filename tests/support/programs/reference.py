@@ -69,7 +69,7 @@ def code(value: object) -> str:
 
 def of_commands() -> str:
     """Return all commands with their arguments and options."""
-    apps = {"cluster-serving": cli._group(cli._COMMANDS), "cluster-serving bench": bench}
+    apps = {"cluster-serving": cli._group("cluster-serving", cli._COMMANDS), "cluster-serving bench": bench}
     return "\n\n".join(chain.from_iterable(_commands(name, typer.main.get_command(app)) for name, app in apps.items()))
 
 
