@@ -5,6 +5,7 @@ _EXAMPLES: dict[str, tuple[str, ...]] = {
     "init": ("", "--handler", "-c digits/config.yaml"),
     "start": ("", "--http", "-c digits/config.yaml"),
     "stop": ("", "digits"),
+    "quickstart": ("",),
     "restart": ("", "--http"),
     "shutdown": ("", "--yes", "--keep-data"),
     "package": ("", "--output archives"),
