@@ -18,6 +18,7 @@ from cluster_serving.launcher import (
     examples,
     local_run,
     observing,
+    origins,
     report,
     score,
     templates,
@@ -38,7 +39,7 @@ from cluster_serving.launcher.services import controller, front_end, redis_serve
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.shipping import bundle as shipping
 from cluster_serving.launcher.targets import target_of
-from cluster_serving.launcher.terminal import Progress, confirm, console, problems
+from cluster_serving.launcher.terminal import Progress, confirm, console, printable, problems
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.model import SettingsError, expected, keys
 
@@ -64,21 +65,36 @@ def _init(
     handler: Annotated[
         bool, typer.Option("--handler", help="Also write model/handler.py, code around the model, with a test.")
     ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="DIRECTORY",
+            help="Take over a model and its settings: a *.mar of TorchServe, or a folder of Triton, TensorFlow "
+            "Serving, MLflow or Hugging Face.",
+        ),
+    ] = None,
 ) -> None:
     """Write a configuration file with every key explained, and make a folder for the model."""
     model = config_path.parent / "model"
-    known = embedding.settings(model)
+    taken = origins.read(source) if source else None
+    known = taken.keys if taken else embedding.settings(model)
     text = config_file.template(known)
     try:
         if config_path.exists() and not force and config_path.read_bytes() != text.encode():
             raise SettingsError(f"{config_path} exists already; edit it, or use --force to overwrite it")
+        if taken:
+            taken.write(model, force)
         model.mkdir(parents=True, exist_ok=True)
         config_path.write_text(text, "utf8")
         written = templates.write(model, force) if handler else []
     except OSError as error:
         raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
-    console.print(f"Wrote {config_path}. Put a model into {model}, then run cluster-serving-start.")
-    if known:
+    for line in taken.report() if taken else ():
+        console.print(printable(line))
+    put = "Look through it" if taken else f"Put a model into {model}"
+    console.print(f"Wrote {config_path}. {put}, then run cluster-serving-start.")
+    if known and not taken:
         console.print(f"Set {', '.join(known)}, as the files of sentence-transformers in {model} say.")
     for path in written:
         console.print(f"Wrote {path}.")

@@ -1,0 +1,70 @@
+"""MLflow: the folder of a model with its file `MLmodel`."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import torchserve
+from cluster_serving.launcher.origins.taken import Source, Taken, member, tree
+
+EXPECTED = "a model of MLflow, MLmodel"
+
+_FILE = "MLmodel"
+_NATIVE = {"xgboost": "model.ubj", "lightgbm": "model.txt", "catboost": "model.cbm", "onnx": "model.onnx"}
+"""Flavors whose file is served as it is → its name here."""
+
+_REMEDIES = {
+    "xgboost": "save it with model.save_model('model/model.ubj')",
+    "lightgbm": "save it with model.booster_.save_model('model/model.txt')",
+    "sklearn": "save it with skops.io.dump(model, 'model/model.skops')",
+    "pytorch": "save it with torch.jit.trace(model.eval(), example).save('model/model.pt')",
+    "transformers": "run optimum-cli export onnx --model {path}/model onnx, then cluster-serving-init --from onnx",
+    "python_function": "move its code into a handler (cluster-serving-init --handler)",
+}
+
+
+def read(path: Path) -> Taken | None:
+    """Return the model of a folder; None if it has no `MLmodel`."""
+    if not (path / _FILE).is_file():
+        return None
+    try:
+        described = yaml.safe_load((path / _FILE).read_text("utf8"))
+        flavors = dict(described["flavors"])
+    except (yaml.YAMLError, KeyError, TypeError, ValueError):
+        raise LaunchError(f"{path / _FILE} names no flavors; log the model again with MLflow") from None
+    files = _files(path, flavors)
+    if not files:
+        flavor = next((name for name in _REMEDIES if name in flavors), next(iter(flavors), ""))
+        remedy = _REMEDIES.get(flavor, "docs/reference/models.md says what is served, and how to convert other models")
+        raise LaunchError(f"{path} is a pickle or code ({flavor}), which is not run: {remedy.format(path=path)}")
+    taken = Taken(f"the MLflow model {path}", files)
+    taken.name(path.resolve().name)
+    if described.get("signature"):
+        taken.left.append("the signature: the model tells its own inputs, which cluster-serving-cli status shows")
+    if (path / "requirements.txt").is_file():
+        taken.left.append("requirements.txt: the engine alone is needed, and the start says how to install it")
+    return taken
+
+
+def _files(path: Path, flavors: dict[str, dict[str, Any]]) -> dict[str, Source | bytes]:
+    """Return the files to serve; none if the model is a pickle or code."""
+    for flavor, name in _NATIVE.items():
+        if flavor in flavors:
+            file = member(path, flavors[flavor].get("data"))
+            return {} if file.name.endswith(".pkl") else {name: file}
+    sklearn, torch, tensorflow = (flavors.get(name, {}) for name in ("sklearn", "pytorch", "tensorflow"))
+    if sklearn.get("serialization_format") == "skops":
+        return {"model.skops": member(path, sklearn.get("pickled_model"))}
+    if torch:
+        file = member(path, f"{torch.get('model_data', 'data')}/model.pth")
+        return {"model.pt": file} if torchserve.is_torchscript(file) else {}
+    return _of_tensorflow(path, tensorflow) if tensorflow else {}
+
+
+def _of_tensorflow(path: Path, flavor: dict[str, Any]) -> dict[str, Source | bytes]:
+    member(path, name := flavor.get("saved_model_dir") or flavor.get("data"))
+    folder = path / str(name)
+    files = tree(folder / "model" if (folder / "model").is_dir() else folder)
+    return {name: file for name, file in files.items() if not name.endswith((".txt", ".cloudpickle"))}

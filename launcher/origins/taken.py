@@ -1,0 +1,92 @@
+"""What is taken over from another server: files of the model, keys of `config.yaml`, and what is left."""
+
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.settings.model import SettingsError
+
+Source = Path | zipfile.Path
+"""A file or folder of the other server, on disk or in an archive."""
+
+_MOST_LISTED = 8
+
+
+@dataclass
+class Taken:
+    """A model of another server.
+
+    Attributes:
+        origin: The model in the words of its server, for messages.
+        files: Path in our model folder → the file to copy there, or its content.
+        keys: Keys of `config.yaml` with their values.
+        left: A line for each thing that is not taken over, with the way out.
+    """
+
+    origin: str
+    files: dict[str, Source | bytes] = field(default_factory=dict)
+    keys: dict[str, Any] = field(default_factory=dict)
+    left: list[str] = field(default_factory=list)
+
+    def name(self, text: str) -> None:
+        """Set `jobName`, to a name that a job can have."""
+        self.keys["jobName"] = re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:200].lstrip(".") or "model"
+
+    def labels(self, names: Mapping[str, Any]) -> None:
+        """Add `labels.txt`, a line for each class, from the names by the number of the class."""
+        lines = {int(number): " ".join(str(name).split()) for number, name in names.items()}
+        texts = [lines.get(number, str(number)) for number in range(max(lines, default=-1) + 1)]
+        self.files["labels.txt"] = "".join(f"{text}\n" for text in texts).encode()
+
+    def write(self, folder: Path, force: bool) -> None:
+        """Write the files into a model folder.
+
+        Raises:
+            SettingsError: If the folder has files already, and `force` is False.
+        """
+        if not force and folder.is_dir() and any(folder.iterdir()):
+            raise SettingsError(f"{folder} has files already; name a new folder, as in -c FOLDER/config.yaml")
+        for name, source in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(source, bytes):
+                (folder / name).write_bytes(source)
+                continue
+            with source.open("rb") as content, (folder / name).open("wb") as file:
+                shutil.copyfileobj(content, file, 1 << 20)
+
+    def report(self) -> Iterator[str]:
+        """Return the lines that say what was taken over, and what was not."""
+        names = sorted(self.files)
+        more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+        yield f"Took over {self.origin}: {', '.join(names[:_MOST_LISTED])}{more}"
+        yield from (f"  set   {key}: {value}" for key, value in self.keys.items())
+        yield from (f"  left  {line}" for line in self.left)
+
+
+def member(root: Source, name: object) -> Source:
+    """Return the file or folder that a file of another server names.
+
+    Raises:
+        LaunchError: If there is no such file, or the name leads out of the folder.
+    """
+    parts = PurePosixPath(str(name)).parts
+    path = root.joinpath(*parts) if parts and ".." not in parts and "/" not in parts else None
+    if path is None or not (path.is_file() or path.is_dir()):
+        raise LaunchError(f"{root} names the file {str(name)[:200]!r}, and holds no such file")
+    return path
+
+
+def tree(folder: Path, below: str = "") -> dict[str, Source | bytes]:
+    """Return the files of a folder by their path in the model folder; hidden ones are left out."""
+    names = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {f"{below}{name}": path for name, path in names.items() if not str(name).startswith(".")}
+
+
+def numbered(folder: Path) -> list[Path]:
+    """Return the subfolders with a number as their name, which are versions of a model."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and path.name.isdecimal())

@@ -1,0 +1,120 @@
+"""TorchServe: an archive `*.mar`, as torch-model-archiver writes it, or its content in a folder (`no-archive`)."""
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins.taken import Source, Taken, member
+
+EXPECTED = "a *.mar of TorchServe"
+
+_MANIFEST = "MAR-INF/MANIFEST.json"
+_MOST_BYTES, _MOST_FILES = 100 << 30, 10_000
+_REMEDY = (
+    "save the model as TorchScript where it was trained, torch.jit.trace(model.eval(), example).save('model/model.pt'),"
+    " and put the code around it into model/handler.py (cluster-serving-init --handler)"
+)
+_KEYS = {"maxWorkers": "modelParallelism", "batchSize": "maxBatchSize", "maxBatchDelay": "batchTimeout"}
+_KEYS |= {"responseTimeout": "inferenceTimeout"}
+_IMAGES = {
+    "imageColor": "RGB",
+    "imageResize": "224,224",
+    "imageScale": 1 / 255,
+    "imageMean": [0.485, 0.456, 0.406],
+    "imageStd": [0.229, 0.224, 0.225],
+    "inputShapes": [[3, 224, 224]],
+}
+"""What the handlers of TorchServe do with an image, but for its crop."""
+
+
+def read(path: Path) -> Taken | None:
+    """Return the model of an archive; None if the path is neither one nor a folder with one."""
+    root = _root(path)
+    if root is None:
+        return None
+    model = _manifest(root)
+    file = str(model.get("serializedFile", ""))
+    if model.get("modelFile") or not file:
+        raise LaunchError(
+            f"{path} needs the code in {model.get('modelFile') or 'its handler'}, not run here: {_REMEDY}"
+        )
+    weights = member(root, file)
+    if file.endswith((".pt", ".pth")) and not is_torchscript(weights):
+        raise LaunchError(f"{path} holds {file}, which is a pickle and not TorchScript: {_REMEDY}")
+    taken = Taken(f"the TorchServe archive {path}", {weights.name: weights})
+    taken.name(str(model.get("modelName", path.stem)))
+    _take_handler(taken, root, str(model.get("handler", "")))
+    if model.get("configFile"):
+        _take_settings(taken, yaml.safe_load(member(root, model["configFile"]).read_text(encoding="utf8")) or {})
+    return taken
+
+
+def is_torchscript(file: Source) -> bool:
+    """Return True for a file of TorchScript, which has its code beside the weights; it is not loaded."""
+    try:
+        with file.open("rb") as opened, zipfile.ZipFile(opened) as packed:
+            return any("/code/" in name for name in packed.namelist())
+    except zipfile.BadZipFile:
+        return False
+
+
+def _root(path: Path) -> Source | None:
+    if path.is_dir() and not (path / _MANIFEST).is_file():
+        archives = sorted(path.glob("*.mar"))
+        if len(archives) > 1:
+            raise LaunchError(f"{path} holds {', '.join(file.name for file in archives)}; name one of them")
+        return _archive(archives[0]) if archives else None
+    return path if path.is_dir() else _archive(path) if path.suffix == ".mar" else None
+
+
+def _archive(path: Path) -> zipfile.Path:
+    try:
+        packed = zipfile.ZipFile(path)
+    except zipfile.BadZipFile:
+        raise LaunchError(
+            f"{path} is no ZIP archive, or it is cut off; unpack one of tgz, and name its folder"
+        ) from None
+    entries = packed.infolist()
+    if len(entries) > _MOST_FILES or sum(entry.file_size for entry in entries) > _MOST_BYTES:
+        raise LaunchError(f"{path} holds more than {_MOST_FILES} files or {_MOST_BYTES >> 30} GiB")
+    for entry in entries:
+        if entry.filename.startswith("/") or ".." in entry.filename.split("/"):
+            raise LaunchError(f"{path} is refused: its entry {entry.filename!r} lies outside of the archive")
+    return zipfile.Path(packed)
+
+
+def _manifest(root: Source) -> dict[str, Any]:
+    try:
+        return dict(json.loads(member(root, _MANIFEST).read_text(encoding="utf8"))["model"])
+    except (ValueError, KeyError, TypeError):
+        raise LaunchError(f"{root}: {_MANIFEST} names no model; pack it again with torch-model-archiver") from None
+
+
+def _take_handler(taken: Taken, root: Source, handler: str) -> None:
+    names = root / "index_to_name.json"
+    labels = json.loads(names.read_text(encoding="utf8")) if names.is_file() else {}
+    if labels:
+        taken.labels({number: name[-1] if isinstance(name, list) else name for number, name in labels.items()})
+    if handler in ("image_classifier", "image_segmenter"):
+        taken.keys |= _IMAGES
+        taken.left.append(f"the crop of {handler}, to 224 of 256 pixels: imageResize scales the whole image")
+    else:
+        taken.left.append(
+            f"the handler {handler}, whose code is not copied: clients send the model's tensors, or move "
+            "the code into model/handler.py (cluster-serving-init --handler)"
+        )
+    if handler == "image_classifier":
+        best = f"softmax | topN({min(5, len(labels) or 5)})"
+        taken.keys["postProcessing"] = f"{best} | labels(labels.txt)" if labels else best
+
+
+def _take_settings(taken: Taken, settings: dict[str, Any]) -> None:
+    taken.keys |= {_KEYS[name]: value for name, value in settings.items() if name in _KEYS}
+    if settings.get("deviceType") == "gpu":
+        taken.keys["device"] = "cuda"
+    others = settings.keys() - _KEYS.keys() - {"minWorkers", "deviceType"}
+    taken.left += [f"{name} of the model's configuration: no key of config.yaml means this" for name in sorted(others)]

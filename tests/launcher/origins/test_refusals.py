@@ -1,0 +1,112 @@
+"""What is not taken over is refused with the way out, and nothing of it is run or written."""
+
+import json
+import zipfile
+
+import pytest
+
+from tests.support.payloads import foreign
+
+BOMB = b"raise SystemExit('foreign code was run')"
+
+
+def test_a_folder_of_no_server_is_refused_with_what_is_expected(taking, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    said = taking.refused(tmp_path / "other")
+    assert "Found: notes.txt" in said and "MLmodel" in said and "config.pbtxt" in said
+    assert "does not exist" in taking.refused(tmp_path / "nothing")
+
+
+def test_a_model_folder_with_files_is_not_overwritten(taking, tmp_path):
+    source = foreign.save_torchserve(tmp_path)
+    taking.model.mkdir()
+    (taking.model / "mine.onnx").write_text("mine")
+    done = taking.run(source)
+    assert done.returncode == 2 and "has files already; name a new folder" in done.stderr
+    assert [file.name for file in taking.folder.iterdir()] == ["model"]
+    assert taking.run(source, "--force").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "model", "message"),
+    [
+        (
+            {"model.pt": b"PK", "model.py": BOMB},
+            {"serializedFile": "model.pt", "modelFile": "model.py"},
+            "code in model.py",
+        ),
+        ({"handler.py": BOMB}, {"handler": "handler.py"}, "code in its handler"),
+        ({"model.pt": b"\x80\x04N."}, {"serializedFile": "model.pt"}, "a pickle and not TorchScript"),
+        ({}, {"serializedFile": "../../etc/passwd"}, "names the file '../../etc/passwd'"),
+        ({}, {"serializedFile": "/etc/passwd"}, "names the file '/etc/passwd'"),
+        ({"../up.pt": b""}, {"serializedFile": "model.pt"}, "'../up.pt' lies outside of the archive"),
+    ],
+)
+def test_archives_of_torchserve(taking, tmp_path, files, model, message):
+    assert message in taking.refused(foreign.archive(tmp_path / "a.mar", files, **model))
+
+
+def test_a_torchserve_archive_that_is_none_and_one_of_several(taking, tmp_path):
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "a.mar").write_bytes(b"\x1f\x8bno zip")
+    assert "a.mar is no ZIP archive" in taking.refused(store / "a.mar")
+    (store / "b.mar").touch()
+    assert "holds a.mar, b.mar; name one" in taking.refused(store)
+    with zipfile.ZipFile(store / "c.mar", "w") as packed:
+        packed.writestr("MAR-INF/MANIFEST.json", "[]")
+    assert "MANIFEST.json names no model" in taking.refused(store / "c.mar")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ('backend: "python"', "move the code into a handler"),
+        ('platform: "ensemble"', "take over its models one by one"),
+        ('platform: "tensorrt_plan"', "serve the ONNX file that it was built from"),
+        ("input [ { name: ", "config.pbtxt is no protobuf message as text"),
+    ],
+)
+def test_models_of_triton(taking, tmp_path, config, message):
+    (tmp_path / "a" / "1").mkdir(parents=True)
+    (tmp_path / "a" / "1" / "model.py").write_bytes(BOMB)
+    (tmp_path / "a" / "config.pbtxt").write_text(config)
+    assert message in taking.refused(tmp_path / "a")
+
+
+def test_a_triton_repository_of_several_models_asks_for_one(taking, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / "store" / name / "1").mkdir(parents=True)
+        (tmp_path / "store" / name / "config.pbtxt").touch()
+    assert "holds a, b; each becomes a job: name one of them" in taking.refused(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("flavors: {sklearn: {pickled_model: model.pkl, serialization_format: cloudpickle}}", "skops.io.dump"),
+        ("flavors: {lightgbm: {data: model.pkl}}", "booster_.save_model"),
+        ("flavors: {pytorch: {model_data: data}}", "torch.jit.trace"),
+        ("flavors: {transformers: {}, python_function: {}}", "optimum-cli export onnx"),
+        ("flavors: {python_function: {python_model: python_model.pkl}}", "move its code into a handler"),
+        ("flavors: {spark: {}}", "docs/reference/models.md"),
+        ("flavors: {onnx: {data: ../../model.pkl}}", "names the file '../../model.pkl'"),
+        ("just: text", "names no flavors"),
+        ("!!python/object/apply:os.system ['touch run']", "names no flavors"),
+    ],
+)
+def test_models_of_mlflow(taking, tmp_path, text, message):
+    folder = foreign.mlflow(tmp_path / "a", text, "model.pkl")
+    (folder / "data").mkdir()
+    (folder / "data" / "model.pth").write_bytes(b"\x80\x04N.")
+    assert message in taking.refused(folder)
+    assert not (taking.folder / "run").exists()
+
+
+def test_weights_of_hugging_face_without_their_code(taking, tmp_path):
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "bert" / "model.safetensors").touch()
+    said = taking.refused(tmp_path / "bert")
+    assert "optimum-cli export onnx --model" in said and "cluster-serving-init --from" in said

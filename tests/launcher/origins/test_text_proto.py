@@ -1,0 +1,52 @@
+"""Protobuf messages as text, in the forms that Triton's users write."""
+
+import pytest
+
+from cluster_serving.launcher.origins.text_proto import one, parse
+
+
+def test_fields_lists_messages_and_comments_are_read():
+    message = parse(
+        """
+        name: "a # b"  # the name
+        max_batch_size: 8;
+        ratio: 0.5, on: true
+        kind: KIND_GPU
+        dims: [ 1, -1 ]
+        dims: 3
+        input { name: 'x' }
+        input: [ { name: "y" dims: [2] }, < name: "z" > ]
+        empty: []
+        """
+    )
+    assert message == {
+        "name": ["a # b"],
+        "max_batch_size": [8],
+        "ratio": [0.5],
+        "on": [True],
+        "kind": ["KIND_GPU"],
+        "dims": [1, -1, 3],
+        "input": [{"name": ["x"]}, {"name": ["y"], "dims": [2]}, {"name": ["z"]}],
+        "empty": [],
+    }
+    assert (one(message, "dims"), one(message, "empty"), one(message, "missing")) == (3, None, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: [1, 2",
+        "a { b: 1",
+        "a:",
+        "a: }",
+        "}",
+        "a: 1 {",
+        ": 1",
+        'a: "b',
+        "a: &b",
+        pytest.param("a {" * 5000, id="deep"),
+    ],
+)
+def test_another_text_is_refused(text):
+    with pytest.raises(ValueError, match="it "):
+        parse(text)
