@@ -53,12 +53,15 @@ def _files(path: Path, flavors: dict[str, dict[str, Any]]) -> dict[str, Source |
     for flavor, name in _NATIVE.items():
         if flavor in flavors:
             file = member(path, flavors[flavor].get("data"))
-            return {} if file.name.endswith(".pkl") else {name: file}
+            return {} if file.name.endswith((".pkl", ".skops")) else {name: file}
     sklearn, torch, tensorflow = (flavors.get(name, {}) for name in ("sklearn", "pytorch", "tensorflow"))
     if sklearn.get("serialization_format") == "skops":
         return {"model.skops": member(path, sklearn.get("pickled_model"))}
     if torch:
-        file = member(path, f"{torch.get('model_data', 'data')}/model.pth")
+        data = torch.get("model_data", "data")
+        if (path / str(data) / "model.pt2").is_file():
+            return {"model.pt2": member(path, f"{data}/model.pt2")}
+        file = member(path, f"{data}/model.pth")
         return {"model.pt": file} if torchserve.is_torchscript(file) else {}
     return _of_tensorflow(path, tensorflow) if tensorflow else {}
 

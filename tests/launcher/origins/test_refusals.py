@@ -87,6 +87,7 @@ def test_a_triton_repository_of_several_models_asks_for_one(taking, tmp_path):
     [
         ("flavors: {sklearn: {pickled_model: model.pkl, serialization_format: cloudpickle}}", "skops.io.dump"),
         ("flavors: {lightgbm: {data: model.pkl}}", "booster_.save_model"),
+        ("flavors: {lightgbm: {data: model.skops}}", "booster_.save_model"),
         ("flavors: {pytorch: {model_data: data}}", "torch.jit.trace"),
         ("flavors: {transformers: {}, python_function: {}}", "optimum-cli export onnx"),
         ("flavors: {python_function: {python_model: python_model.pkl}}", "move its code into a handler"),
@@ -97,7 +98,7 @@ def test_a_triton_repository_of_several_models_asks_for_one(taking, tmp_path):
     ],
 )
 def test_models_of_mlflow(taking, tmp_path, text, message):
-    folder = foreign.mlflow(tmp_path / "a", text, "model.pkl")
+    folder = foreign.mlflow(tmp_path / "a", text, "model.pkl", "model.skops")
     (folder / "data").mkdir()
     (folder / "data" / "model.pth").write_bytes(b"\x80\x04N.")
     assert message in taking.refused(folder)

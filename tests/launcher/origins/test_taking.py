@@ -133,6 +133,11 @@ def test_mlflow(taking, tmp_path):
             "model.pt",
         ),
         (
+            "pytorch: {model_data: data, pytorch_version: 2.13.0, serialization_format: pt2}",
+            foreign.save_flowers_exported,
+            "model.pt2",
+        ),
+        (
             "tensorflow: {data: data, model_type: keras, keras_version: 3.15.1}",
             lambda folder: model_zoo.save_keras_digits(folder / "data"),
             "model.keras",

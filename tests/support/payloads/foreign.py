@@ -51,6 +51,14 @@ def save_flowers_script(folder: Path) -> Path:
     return folder / "model.pt"
 
 
+def save_flowers_exported(folder: Path) -> None:
+    """torch.export, in the folder `data`: float32 [?, 4] → [?, 3]."""
+    import torch
+
+    batch = {0: torch.export.Dim("batch")}
+    model_zoo.save_exported(folder / "data", flowers_module(), torch.zeros(2, 4), dynamic_shapes=(batch,))
+
+
 def save_flowers_onnx(folder: Path) -> None:
     """ONNX: `x` float32 [?, 4] → `probabilities` [?, 3]."""
     from onnx import helper
