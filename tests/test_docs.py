@@ -46,6 +46,8 @@ def test_links_of_a_page_lead_somewhere(page):
         assert not anchor or anchor in anchors(file), target
 
 
+# Of PyFlink's own, when it is imported.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyflink")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_programs_of_a_page_import_what_there_is(page):
     programs = re.findall(r"^ *from (cluster_serving[\w.]*) import ([\w, ]+)$", page.read_text("utf8"), re.MULTILINE)
