@@ -101,7 +101,7 @@ def test_a_model_that_always_ends_in_the_middle_is_never_used(server, model, ver
 
 def test_without_a_size_a_part_could_be_taken_for_the_whole(server, model):
     server.sized = False
-    with pytest.raises(ModelError, match="does not tell the size .* add #sha256="):
+    with pytest.raises(ModelError, match="does not give the size .* add #sha256="):
         fetch(f"{server.url}/model.zip")
     assert content_of(fetch(f"{server.url}/model.zip#sha256={model}")) == FILES
 
