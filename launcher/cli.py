@@ -206,7 +206,9 @@ def _update(
     config = _read(config_path)
     front_end.check(config, config_path, False)
     if job not in (None, config.job_name):
-        raise LaunchError(f"{config_path} is the configuration of job {config.job_name}, and not of {job}")
+        raise LaunchError(
+            f"{config_path} is the configuration of job {config.job_name}, and not of {job}; name that of {job} with -c"
+        )
     for name, share in (("canary", canary), ("shadow", shadow)):
         if share is not None and not 0 < share <= 100:
             raise SettingsError(f"--{name} is {share:g}; expected a percentage above 0 and up to 100")
