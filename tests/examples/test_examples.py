@@ -17,6 +17,8 @@ from tests.support.worlds.environments import python_with
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/README.md") if path.parent.name != "handlers")
+# Some train a model first.
+pytestmark = pytest.mark.timeout(600)
 MADE = ("model", "images", "__pycache__", "cluster-serving*.log")
 
 
@@ -81,6 +83,16 @@ def test_image_classification(example):
     check_picture(folder)
 
 
+def test_detection(example):
+    folder, _, output = example("detection")
+    found = re.findall(r"^([\d_]+)\.png: (.*)$", output, re.M)
+    assert len(found) == 3
+    right = sum(label in file.split("_") for file, labels in found for label in labels.split(", "))
+    there = sum(len(file.split("_")) for file, _ in found)
+    assert right >= 0.75 * there
+    check_picture(folder)
+
+
 @pytest.fixture
 def page():
     """A page in a real browser, which must not log errors."""
@@ -114,6 +126,17 @@ def test_text_classification(example):
     found = re.findall(r"^(billing|delivery|account|product) +\w", output, re.M)
     right = ["billing", "delivery", "account", "product", "billing", "delivery", "account", "product"]
     assert sum(one == other for one, other in zip(found, right, strict=True)) >= 7
+    check_picture(folder, "result.svg")
+
+
+def test_fraud(example):
+    folder, _, output = example("fraud", configs=())
+    (counts,) = re.findall(r"^(\d+) payments, (\d+) suspicious: (\d+) of (\d+) frauds; refused: (\d+)$", output, re.M)
+    payments, suspicious, right, frauds, refused = map(int, counts)
+    assert (payments, refused) == (1199, 1)
+    assert right >= 0.8 * frauds > 10
+    assert suspicious - right <= 5
+    assert "INVALID_INPUT: " in output
     check_picture(folder, "result.svg")
 
 
