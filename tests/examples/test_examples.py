@@ -44,7 +44,7 @@ def example(cluster, tmp_path):
 
     yield run
     for folder, config in started:
-        cluster.shell(f"cluster-serving-stop -c {config}", folder)
+        cluster.shell(f"cluster-serving-stop -c {config} && cluster-serving-cli forget --yes -c {config}", folder)
 
 
 def check_picture(folder, name="result.png"):
@@ -138,6 +138,19 @@ def test_fraud(example):
     assert suspicious - right <= 5
     assert "INVALID_INPUT: " in output
     check_picture(folder, "result.svg")
+
+
+def test_several_models(example, page):
+    folder, url, output = example("several_models", configs=("flowers.yaml", "wines.yaml"))
+    for name, count in (("flowers", 15), ("wines", 18)):
+        assert f"{name} version 1 is ready: input float32[None, " in output
+        (right,) = re.findall(rf"^{name}: (\d+) of {count} right", output, re.M)
+        assert int(right) >= count - 2
+    page.goto(f"{url}/ui")
+    for name in ("flowers", "wines"):
+        expect(page.get_by_text(name, exact=True).first).to_be_visible()
+    page.screenshot(path=folder / "result.png")
+    check_picture(folder)
 
 
 def test_the_picture_of_the_dashboard_is_that_of_its_file(cluster, tmp_path):
