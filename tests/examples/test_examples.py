@@ -153,6 +153,14 @@ def test_several_models(example, page):
     check_picture(folder)
 
 
+def test_callback(example):
+    folder, _, output = example("callback")
+    assert "mandelbrot is done" in output
+    picture = cv2.imread(str(folder / "result.png"))
+    assert picture.shape == (320, 320, 3) and picture.std() > 20
+    check_picture(folder)
+
+
 def test_the_picture_of_the_dashboard_is_that_of_its_file(cluster, tmp_path):
     for name in ("examples/monitoring", "monitoring"):
         shutil.copytree(ROOT / name, tmp_path / name)
