@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import cv2
+import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -117,6 +118,24 @@ def test_semantic_search(example, page, tmp_path):
     page.get_by_label("What do you want to know?").fill("the machine runs out of memory")
     expect(page.locator("li")).to_have_count(5)
     expect(page.locator("li").first).to_contain_text("memory")
+    page.screenshot(path=folder / "result.png")
+    check_picture(folder)
+
+
+def test_chat(example, page):
+    folder, url, _ = example("chat")
+    page.goto(f"{(folder / 'index.html').as_uri()}?server={url}")
+    for number, (question, answer) in enumerate(
+        {"hello": "Hello! Ask me", "what is a slot?": "A slot is a copy", "thank you": "You are"}.items()
+    ):
+        page.get_by_label("Message").fill(question)
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator(".assistant").nth(number)).to_contain_text(answer, timeout=30_000)
+    # The answer comes in pieces.
+    body = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "stream": True, "temperature": 0}
+    events = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).text.split("\n\n")
+    assert len(events) > 5
+    expect(page.locator(".assistant").last).to_have_text("You are welcome!")
     page.screenshot(path=folder / "result.png")
     check_picture(folder)
 
