@@ -52,7 +52,7 @@ def test_a_pytorch_model_on_a_page(follower, chromium):
     follower.follow(before)
     page = chromium.new_page()
     page.goto(f"file://{follower.folder}/page.html")
-    draw(page, [(80, 25), (80, 135)])
+    draw(page, [(80, 8), (80, 152)])
     expect(page.locator("output")).to_have_text(re.compile(r"^1: \d+ %, \d: \d+ %$"))
     page.close()
     follower.follow(changed + after)
