@@ -76,7 +76,7 @@ def _archive(path: Path) -> zipfile.Path:
         packed = zipfile.ZipFile(path)
     except zipfile.BadZipFile:
         raise LaunchError(
-            f"{path} is no ZIP archive, or it is cut off; unpack one of tgz, and name its folder"
+            f"{path} is not a ZIP archive, or it is cut off; unpack one of tgz, and name its folder"
         ) from None
     entries = packed.infolist()
     if len(entries) > _MOST_FILES or sum(entry.file_size for entry in entries) > _MOST_BYTES:

@@ -65,7 +65,7 @@ def _config(folder: Path) -> Message:
     try:
         return text_proto.parse(file.read_text("utf8")) if file.is_file() else {}
     except ValueError as error:
-        raise LaunchError(f"{file} is no protobuf message as text: {error}") from None
+        raise LaunchError(f"{file} is not a protobuf message as text: {error}") from None
 
 
 def _files(version: Path) -> dict[str, Source | bytes]:

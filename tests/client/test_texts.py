@@ -60,14 +60,14 @@ def test_of_several_inputs_each_is_what_the_model_takes(redis_server, job, model
 
 
 def test_a_file_is_not_sent_before_a_slot_has_told_what_the_model_takes(redis_server, db, job, file):
-    with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="no image"):
+    with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="not an image"):
         queue.enqueue("r", city=file)
     assert not db.exists(job)
 
 
 def test_a_hash_of_the_slots_that_is_none_tells_nothing(redis_server, db, job, file):
     db.set(JobKeys(job).slots(), "not a hash")
-    with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="no image"):
+    with InputQueue(url=redis_server.url, name=job) as queue, pytest.raises(InvalidInput, match="not an image"):
         queue.predict(file)
 
 

@@ -27,6 +27,11 @@ RUNTIME = "onnxruntime>=1.21,<2"
 
 pytestmark = pytest.mark.timeout(900)
 
+# Each environment has up to a gigabyte.
+installs = pytest.mark.skipif(
+    not os.environ.get("CLUSTER_SERVING_TEST_PEERS"), reason="CLUSTER_SERVING_TEST_PEERS is not set: CONTRIBUTING.md"
+)
+
 
 @pytest.fixture
 def iris(tmp_path):
@@ -46,6 +51,7 @@ def test_ours_answers(follower, name):
     follower.follow(section(PAGES / f"{name}.md", "Ours"))
 
 
+@installs
 @pytest.mark.usefixtures("iris")
 @pytest.mark.parametrize(
     ("name", "heading", "peer"),
@@ -74,6 +80,7 @@ def test_theirs_answers(tmp_path, name, heading, peer):
         wait_until(lambda: ANSWER in shell(request, tmp_path, python), 240)
 
 
+@installs
 @pytest.mark.usefixtures("iris")
 def test_celery_answers(tmp_path, redis_server):
     python = python_with("peer-celery", ("celery[redis]>=5.4,<6", "numpy<3", RUNTIME))

@@ -32,7 +32,7 @@ class CatBoostModel(TabularModel):
             model.load_model(str(path))
         except catboost.CatBoostError as error:
             raise ModelError(
-                f"{path} is no model of CatBoost {catboost.__version__}, or it is cut off: write it again with "
+                f"{path} is not a model of CatBoost {catboost.__version__}, or it is cut off: write it again with "
                 f"save_model('model.cbm') ({cause(error)})"
             ) from error
         self._loaded = model

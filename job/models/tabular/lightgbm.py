@@ -34,7 +34,7 @@ class LightGBMModel(TabularModel):
         text = path.read_text("utf8", "replace")
         if not text.startswith("tree\n") or "\nend of trees" not in text:
             raise ModelError(
-                f"{path} is no model of LightGBM, or it is cut off: write it again with "
+                f"{path} is not a model of LightGBM, or it is cut off: write it again with "
                 "booster.save_model('model.txt'), not with pickle"
             )
         try:

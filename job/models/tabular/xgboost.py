@@ -40,7 +40,7 @@ class XGBoostModel(TabularModel):
             learner = json.loads(booster.save_config())["learner"]
         except xgboost.core.XGBoostError as error:
             raise ModelError(
-                f"{path} is no model of XGBoost {xgboost.__version__}, or it is cut off: write it again with "
+                f"{path} is not a model of XGBoost {xgboost.__version__}, or it is cut off: write it again with "
                 f"save_model('model.ubj'), not with pickle ({str(error).strip().splitlines()[0]})"
             ) from error
         self._loaded = booster

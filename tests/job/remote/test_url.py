@@ -31,7 +31,7 @@ def test_addresses_of_folders_and_archives(text, archive):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("ftp://host/model.zip", "none of s3, s3a, gs, hdfs, webhdfs, https, http, file"),
+        ("ftp://host/model.zip", "not one of s3, s3a, gs, hdfs, webhdfs, https, http, file"),
         ("https://host/model", "an archive is fetched"),
         ("https:///model.zip", "no host"),
         ("https://host:port/model.zip", "Port"),

@@ -51,7 +51,7 @@ def test_a_torchserve_archive_that_is_none_and_one_of_several(taking, tmp_path):
     store = tmp_path / "store"
     store.mkdir()
     (store / "a.mar").write_bytes(b"\x1f\x8bno zip")
-    assert "a.mar is no ZIP archive" in taking.refused(store / "a.mar")
+    assert "a.mar is not a ZIP archive" in taking.refused(store / "a.mar")
     (store / "b.mar").touch()
     assert "holds a.mar, b.mar; name one" in taking.refused(store)
     with zipfile.ZipFile(store / "c.mar", "w") as packed:
@@ -65,7 +65,7 @@ def test_a_torchserve_archive_that_is_none_and_one_of_several(taking, tmp_path):
         ('backend: "python"', "move the code into a handler"),
         ('platform: "ensemble"', "take over its models one by one"),
         ('platform: "tensorrt_plan"', "serve the ONNX file that it was built from"),
-        ("input [ { name: ", "config.pbtxt is no protobuf message as text"),
+        ("input [ { name: ", "config.pbtxt is not a protobuf message as text"),
     ],
 )
 def test_models_of_triton(taking, tmp_path, config, message):

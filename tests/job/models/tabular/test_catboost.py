@@ -67,5 +67,5 @@ def test_named_features_are_inputs_and_may_be_one_vector(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"garbage" * 40])
 def test_another_file_is_refused_with_its_name_and_the_way_out(tmp_path, content):
     (tmp_path / "model.cbm").write_bytes(content)
-    with pytest.raises(ModelError, match=r"model\.cbm is no model of CatBoost .*save_model\('model\.cbm'\)"):
+    with pytest.raises(ModelError, match=r"model\.cbm is not a model of CatBoost .*save_model\('model\.cbm'\)"):
         load_model(ModelOptions(str(tmp_path)))

@@ -49,7 +49,7 @@ def test_named_features_are_inputs_and_may_be_one_vector(tmp_path):
 @pytest.mark.parametrize("content", ["", "labels\nof\nflowers", "tree\nversion=v4\nnum_class=1\n"])
 def test_another_file_is_refused_with_its_name_and_the_way_out(tmp_path, content):
     (tmp_path / "model.txt").write_text(content)
-    with pytest.raises(ModelError, match=r"model\.txt is no model of LightGBM.*booster\.save_model"):
+    with pytest.raises(ModelError, match=r"model\.txt is not a model of LightGBM.*booster\.save_model"):
         load_model(ModelOptions(str(tmp_path)))
 
 

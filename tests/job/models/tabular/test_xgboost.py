@@ -101,7 +101,7 @@ def test_an_output_can_be_chosen(tmp_path):
 @pytest.mark.parametrize("content", [b"", b"garbage", b'{"learner": 1}', b"{L\x00"])
 def test_another_file_is_refused_with_its_name_and_the_way_out(tmp_path, content):
     (tmp_path / "model.ubj").write_bytes(content)
-    with pytest.raises(ModelError, match=r"model\.ubj is no model of XGBoost .*save_model\('model\.ubj'\)"):
+    with pytest.raises(ModelError, match=r"model\.ubj is not a model of XGBoost .*save_model\('model\.ubj'\)"):
         load_model(ModelOptions(str(tmp_path)))
 
 
