@@ -25,6 +25,7 @@ from cluster_serving.bench.load.target import Endpoint
 _BIN = Path(sys.executable).parent
 _COMMAND_TIMEOUT = 300
 _LISTEN_TIMEOUT = 120
+_REPORT_S = 1.0
 _PROGRAM_TIMEOUT = 3600
 _UPDATE = "cluster-serving-restart"
 
@@ -153,6 +154,8 @@ class Stack:
             for process in processes:
                 with suppress(psutil.Error):
                     process.resume()
+            # Until the slots have told that they are alive, the front end answers 503.
+            time.sleep(_REPORT_S)
 
     def _configure(self, job: str, model: Path, settings: dict[str, Any]) -> None:
         folder = self.folder / job

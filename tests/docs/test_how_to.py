@@ -13,3 +13,8 @@ def test_keys_are_those_that_there_are(tmp_path, name):
         assert language == "yaml"
         (tmp_path / "config.yaml").write_text(f"modelPath: model\n{block}")
         assert config_file.read(tmp_path / "config.yaml").flink_options
+
+
+@pytest.mark.timeout(600)
+def test_programs_in_other_languages_ask(follower):
+    follower.follow((DOCS / "how-to" / "javascript-java.md").read_text("utf8"))
