@@ -35,7 +35,6 @@ RUN useradd --create-home --uid 1000 serving
 ENV PATH=/opt/venv/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1
 WORKDIR /home/serving
 COPY image/entrypoint.sh /docker-entrypoint.sh
-COPY examples /opt/cluster-serving/examples
 ENTRYPOINT ["/docker-entrypoint.sh"]
 
 FROM runtime AS client
