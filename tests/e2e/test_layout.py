@@ -28,7 +28,7 @@ def test_a_job_without_keys_has_a_measured_layout(cluster, tmp_path):
             assert requests.predict({"x": np.ones((32, 3), "f4")}).tolist() == [[2.0] * 3] * 32
         tuned = cluster.run("cluster-serving-cli", "tune", "--seconds", "1", cwd=cluster.folder / "laid")
         assert tuned.returncode == 0, tuned.stderr
-        assert "ms per batch" in tuned.stdout and "job laid runs beside" in tuned.stderr
+        assert "ms per batch" in tuned.stdout and "job laid runs during the measurement" in tuned.stderr
     finally:
         cluster.stop("laid")
     second = cluster.start(**settings)
