@@ -102,6 +102,8 @@ def test_a_signal_is_told_by_the_code(number):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_front_end_with_the_code_of_the_signal(number, redis_server, tmp_path):
     words = [BIN / "cluster-serving-http", "--redisUrl", redis_server.url, "--port=0", "--grpcEnabled=false"]
+    # A shell lets what runs in its background ignore SIGINT, the tests too.
+    words = ["env", "--default-signal=INT", *words]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert "answers at" in process.stdout.readline()
         process.send_signal(number)
