@@ -3,10 +3,12 @@
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+import yaml
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.settings.model import SettingsError
@@ -15,6 +17,7 @@ Source = Path | zipfile.Path
 """A file or folder of the other server, on disk or in an archive."""
 
 _MOST_LISTED = 8
+_MOST_CLASSES = 1_000_000
 
 
 @dataclass
@@ -38,7 +41,16 @@ class Taken:
         self.keys["jobName"] = re.sub(r"[^A-Za-z0-9_.-]", "_", text)[:200].lstrip(".") or "model"
 
     def labels(self, names: Mapping[str, Any]) -> None:
-        """Add `labels.txt`, a line for each class, from the names by the number of the class."""
+        """Add `labels.txt`, a line for each class, from the names by the number of the class.
+
+        Raises:
+            LaunchError: If a class has no number, or too large a one.
+        """
+        for number in names:
+            if not str(number).isdecimal() or int(number) >= _MOST_CLASSES:
+                raise LaunchError(
+                    f"{self.origin} names the class {str(number)[:64]!r}; expected a number below {_MOST_CLASSES:,}"
+                )
         lines = {int(number): " ".join(str(name).split()) for number, name in names.items()}
         texts = [lines.get(number, str(number)) for number in range(max(lines, default=-1) + 1)]
         self.files["labels.txt"] = "".join(f"{text}\n" for text in texts).encode()
@@ -79,6 +91,21 @@ def member(root: Source, name: object) -> Source:
     if path is None or not (path.is_file() or path.is_dir()):
         raise LaunchError(f"{root} names the file {str(name)[:200]!r}, and holds no such file")
     return path
+
+
+def mapping(file: Source, parse: Callable[[str], Any]) -> dict[str, Any]:
+    """Return what a file of JSON or YAML holds, as `parse` reads it; an empty file of YAML holds nothing.
+
+    Raises:
+        LaunchError: If the file cannot be read, or holds something else than names with values.
+    """
+    try:
+        content = parse(file.read_text(encoding="utf8"))
+    except (ValueError, yaml.YAMLError) as error:
+        raise LaunchError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content or {}, dict):
+        raise LaunchError(f"{file} holds a {type(content).__name__}; expected names with values")
+    return content or {}
 
 
 def tree(folder: Path, below: str = "") -> dict[str, Source | bytes]:

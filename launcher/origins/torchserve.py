@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins.taken import Source, Taken, member
+from cluster_serving.launcher.origins.taken import Source, Taken, mapping, member
 
 EXPECTED = "a *.mar of TorchServe"
 
@@ -49,7 +49,7 @@ def read(path: Path) -> Taken | None:
     taken.name(str(model.get("modelName", path.stem)))
     _take_handler(taken, root, str(model.get("handler", "")))
     if model.get("configFile"):
-        _take_settings(taken, yaml.safe_load(member(root, model["configFile"]).read_text(encoding="utf8")) or {})
+        _take_settings(taken, mapping(member(root, model["configFile"]), yaml.safe_load))
     return taken
 
 
@@ -96,7 +96,7 @@ def _manifest(root: Source) -> dict[str, Any]:
 
 def _take_handler(taken: Taken, root: Source, handler: str) -> None:
     names = root / "index_to_name.json"
-    labels = json.loads(names.read_text(encoding="utf8")) if names.is_file() else {}
+    labels = mapping(names, json.loads) if names.is_file() else {}
     if labels:
         taken.labels({number: name[-1] if isinstance(name, list) else name for number, name in labels.items()})
     if handler in ("image_classifier", "image_segmenter"):

@@ -47,6 +47,23 @@ def test_archives_of_torchserve(taking, tmp_path, files, model, message):
     assert message in taking.refused(foreign.archive(tmp_path / "a.mar", files, **model))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("index_to_name.json", "[1", "index_to_name.json cannot be read: Expecting"),
+        ("index_to_name.json", '["cat"]', "index_to_name.json holds a list; expected names with values"),
+        ("index_to_name.json", '{"cat": "0"}', "names the class 'cat'; expected a number"),
+        ("index_to_name.json", '{"9999999999": "cat"}', "names the class '9999999999'; expected a number"),
+        ("model-config.yaml", "batchSize: [", "model-config.yaml cannot be read: while parsing"),
+        ("model-config.yaml", "- batchSize", "model-config.yaml holds a list; expected names with values"),
+    ],
+)
+def test_files_beside_a_model_of_torchserve_that_cannot_be_read(taking, tmp_path, name, content, message):
+    files = {"model.pt": foreign.save_flowers_script(tmp_path), name: content}
+    model = {"serializedFile": "model.pt", "configFile": name if name.endswith("yaml") else ""}
+    assert message in taking.refused(foreign.archive(tmp_path / "a.mar", files, **model))
+
+
 def test_a_torchserve_archive_that_is_none_and_one_of_several(taking, tmp_path):
     store = tmp_path / "store"
     store.mkdir()
