@@ -95,12 +95,15 @@ def save_images(folder: Path, digits: Digits) -> list[Path]:
 def main(folder: Path) -> None:
     """Write the model, the images and their labels into a folder."""
     training, held_out = read()
-    print(f"Training a small network on {len(training.y)} handwritten digits")
+    print(f"Training a small network on {len(training.y)} handwritten digits", flush=True)
     save_model(folder / "model", train(training), takes_images=True)
     files = save_images(folder / "images", held_out)
     with (folder / "labels.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("file", "label"), *((f.name, y) for f, y in zip(files, held_out.y, strict=True))])
-    print(f"Wrote the model to {folder / 'model'}, {len(files)} other images to {folder / 'images'}, and labels.csv")
+    print(
+        f"Wrote the model to {folder / 'model'}, {len(files)} other images to {folder / 'images'}, and labels.csv",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from cluster_serving.launcher.entry_points import load
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.terminal import console
+from cluster_serving.settings.model import SettingsError
 
 JOB = "digits"
 
@@ -44,8 +45,17 @@ class Folder(NamedTuple):
         return front_end.read_options(given).port
 
     def prepare(self) -> None:
-        """Make the model and the images unless they exist, and write the configuration."""
+        """Make the model and the images unless they exist, and write the configuration.
+
+        Raises:
+            SettingsError: If the folder has files that the quick start has not made.
+        """
         if not (self.path / "labels.csv").exists():
+            if self.path.is_dir() and any(self.path.iterdir()):
+                raise SettingsError(
+                    f"{self.path} has files that are not those of a quick start; name a new folder, as in "
+                    "cluster-serving quickstart FOLDER, or remove it if a quick start was interrupted"
+                )
             load("launcher.quickstart.digits", "main", "quickstart")(self.path)
         redis = usable_port(self.config.redis_address.port, "redis")
         flink = usable_port(self.config.flink_address.port, "flink")
