@@ -53,7 +53,12 @@ def rows(columns: Columns) -> list[dict[str, Any]]:
 def pieces(columns: Columns, size: int) -> Iterator[Columns]:
     """Yield the columns in pieces of at most `size` rows."""
     for start in range(0, length(columns), size):
-        yield {name: array[start : start + size] for name, array in columns.items()}
+        yield piece(columns, start, start + size)
+
+
+def piece(columns: Columns, start: int, end: int) -> Columns:
+    """Return the rows from `start` to before `end`."""
+    return {name: array[start:end] for name, array in columns.items()}
 
 
 def length(columns: Columns) -> int:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.many import Batch
 from cluster_serving.client.result import Result
-from cluster_serving.embed.columns import Columns, Scored, collected, gathered, length, rows
+from cluster_serving.embed.columns import Columns, Scored, collected, gathered, length, piece, rows
 from cluster_serving.embed.lull import Lull
 from cluster_serving.job.record import NamedOutputs
 from cluster_serving.protocol.connection import connect_async
@@ -107,7 +107,7 @@ class Lane:
                 await asyncio.sleep(pause)
                 await self._look()
             end = start + self._lull.size(self._report.max_batch_size)
-            for row in rows({name: array[start:end] for name, array in columns.items()}):
+            for row in rows(piece(columns, start, end)):
                 yield sendable(row)
             if self._lull.is_used:
                 return
