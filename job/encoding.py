@@ -21,7 +21,7 @@ class Encoding:
         folder: Folder of the model.
 
     Attributes:
-        is_plain: There is not a filter.
+        is_plain: True if there is no filter.
 
     Raises:
         ModelError: If a filter is unknown, or cannot be used.

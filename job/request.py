@@ -85,7 +85,7 @@ class Request(NamedTuple):
 
     @property
     def single(self) -> Entry:
-        """What a dead letter of this record has: the entry, or the record as if it were all of it."""
+        """The entry of a dead letter of this record, which has the record as if it were all of it."""
         return self.entry if self.part < 0 else self.entry.of_record(self.part, self.inputs)
 
     def fail(self, error: ServingError) -> Answer:
