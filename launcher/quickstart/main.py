@@ -95,5 +95,6 @@ def main(path: Path) -> None:
     print(
         f"\nYour own image:  {sys.executable} {folder.program} {images[0][0]}\n"
         "                 (any size; a bright digit on a dark ground)\n"
+        f"In a browser:    http://localhost:{folder.http_port}/ui\n"
         f"Stop:            {shown('cluster-serving-shutdown')} -c {folder.config_path}"
     )
