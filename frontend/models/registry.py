@@ -42,7 +42,7 @@ _STALE = 1.5
 """Seconds after which callers wait for the reports to be read; until then they get those that were read before."""
 
 _UNKNOWN = 0.1
-"""The same for the caller of an unknown model. All of them together cause no more than ten reads a second."""
+"""The same for the caller of a model that is unknown or does not answer. All of them together cause no more than ten reads a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ class ModelRegistry:
         """
         latest = await self.latest()
         name = name or self._default_name()
-        if name not in latest:
-            # Its job may have been started just now.
+        if name not in latest or not latest[name].loaded:
+            # Its job may have been started, or have loaded its model, just now.
             latest = await self.latest(_UNKNOWN)
         if name not in latest:
             known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"

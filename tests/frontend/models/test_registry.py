@@ -79,14 +79,20 @@ def test_requests_that_come_during_the_first_look_wait_for_it(redis_server, db, 
         db.delete(JobKeys(stopped).slots())
 
 
-def test_a_job_that_was_started_just_now_is_known_to_the_first_who_asks_for_it(redis_server, db, model, job):
+@pytest.mark.parametrize("before", [None, "loading", "stopped"])
+def test_a_job_that_was_started_just_now_is_ready_for_the_first_who_asks_for_it(redis_server, db, model, job, before):
     """Whoever starts a job beside a front end that serves others may ask as soon as the command ends."""
 
     async def main():
         dispatch = Dispatch(redis_server.url)
         registry = ModelRegistry(dispatch)
+        if before:
+            db.hset(JobKeys(new).slots(), "0", SlotReport("", before).to_json())
+            db.sadd(JOBS_KEY, new)
         await registry.latest()
-        SlotReporter(db, RedisOptions("", new), "1", 0).ready(SlotReport("", ""))
+        slot = SlotReporter(db, RedisOptions("", new), "1", 0)
+        slot.loading()
+        slot.ready(SlotReport("", ""))
         await asyncio.sleep(registry_module._UNKNOWN)
         found = await registry.model(new)
         await dispatch.close()
@@ -94,7 +100,8 @@ def test_a_job_that_was_started_just_now_is_known_to_the_first_who_asks_for_it(r
 
     new = f"{job}-new"
     try:
-        assert asyncio.run(main()).job == new
+        found = asyncio.run(main())
+        assert (found.job, found.state) == (new, "ready")
     finally:
         db.srem(JOBS_KEY, new)
         db.delete(JobKeys(new).slots())
