@@ -42,7 +42,7 @@ _STALE = 1.5
 """Seconds after which callers wait for the reports to be read; until then they get those that were read before."""
 
 _UNKNOWN = 0.1
-"""The same for the caller of a model that is unknown or does not answer. All of them together cause no more than ten reads a second."""
+"""The same for callers of a model that is unknown or not ready. They cause no more than ten reads a second."""
 
 
 @dataclass(frozen=True, slots=True)
