@@ -76,7 +76,7 @@ def test_a_draining_front_end_is_not_ready_but_answers_and_asks_its_clients_to_l
 def test_a_stop_resets_no_connection_that_was_made(redis_server, report, job):
     report(("x", "float32", (None, None)))
     command = [sys.executable, "-m", "cluster_serving.frontend.main", f"--redisUrl={redis_server.url}", "--port=0"]
-    command += ["--grpcPort=0", f"--models={job}", f"--redisInputQueue={job}", "--drainSeconds=0.5"]
+    command += ["--grpcPort=0", f"--models={job}", f"--redisInputQueue={job}", "--drainSeconds=2"]
     outcomes = []
 
     def ask(url):
