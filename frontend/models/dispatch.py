@@ -278,17 +278,18 @@ class Dispatch:
         version: str = "",
         together: int = 1,
         at_once: int = sys.maxsize,
+        bounded: bool = False,
     ) -> Predictions:
         """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest.
 
         A `version` that is not empty must answer them. Up to `together` records share an entry of the stream, also
-        those of several requests (`Sharing`). Records beyond `at_once` are sent as others are answered, so that
-        requests of others do not wait for all of them.
+        those of several requests (`Sharing`), unless the queue is `bounded`: it counts entries. Records beyond
+        `at_once` are sent as others are answered, so that requests of others do not wait for all of them.
         """
         wish = Wish(job, priority, version, origin())
         if len(records) == 1:
             # A task would cost a tenth of a small request.
-            (outcome,), answered_by = await self._answer(wish, records[0], 1, timeout, together)
+            (outcome,), answered_by = await self._answer(wish, records[0], 1, timeout, 1 if bounded else together)
             return Predictions([outcome], answered_by or "")
         began = time.monotonic()
         chunks = await self.chunks(records, together)

@@ -1,8 +1,10 @@
 """Requests of several callers in one stream entry: each is answered as if it came alone."""
 
 import asyncio
+from collections import Counter
 from contextlib import nullcontext, suppress
 
+import httpx
 import numpy as np
 import pytest
 
@@ -14,7 +16,7 @@ from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.errors import InferenceFailed, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Image
-from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.keys import MAX_QUEUE_LENGTH, JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
 from cluster_serving.protocol.tensors import Encoded, encode
 from tests.support.fixtures.echo import Consumer, echoed
@@ -119,10 +121,11 @@ def test_only_small_tensors_of_numbers_share_an_entry(redis_server, job, answeri
     ("options", "arguments", "sampled"),
     [
         ({}, {"together": 1}, ""),
+        ({}, {"bounded": True}, ""),
         ({"window": 0.05, "window_count": 12}, {}, ""),
         ({}, {}, "0af7651916cd43dd8448eb211c80319c"),
     ],
-    ids=["a job without columns", "a front end that gathers", "a sampled trace"],
+    ids=["a job without columns", "a bounded queue", "a front end that gathers", "a sampled trace"],
 )
 def test_where_each_request_needs_an_entry_it_has_one(redis_server, job, answering, seen, options, arguments, sampled):
     token = caller.trace_id.set(sampled)
@@ -221,3 +224,20 @@ def test_ids_of_callers_never_make_a_uri_too_long(redis_server, db, job):
         entry.decode()
     assert max(sizes(found)) == 23
     assert sorted(uri.partition("/")[2] for entry in found for uri in entry.uris) == [f"{n:0>128}" for n in range(100)]
+
+
+def test_a_bounded_queue_holds_its_number_of_requests(serve, report, db, job):
+    report(("x", "float32", (None, None)), columns=True, max_batch_size=64)
+    db.hset(JobKeys(job).limits, MAX_QUEUE_LENGTH, 10)
+
+    async def ask(client):
+        body, patience = {"instances": [{"x": [1]}]}, {"X-Timeout-Ms": "2000"}
+        answer = await client.post(f"/v1/models/{job}:predict", json=body, headers=patience)
+        return answer.status_code
+
+    async def main():
+        async with httpx.AsyncClient(base_url=serve().url, timeout=30) as client:
+            return Counter(await asyncio.gather(*(ask(client) for _ in range(60))))
+
+    # Nobody answers those that the queue takes.
+    assert asyncio.run(main()) == {504: 10, 429: 50}
