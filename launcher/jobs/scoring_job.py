@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cluster_serving.job.options import JobOptions
@@ -17,18 +16,6 @@ from cluster_serving.launcher.targets.local import Local
 from cluster_serving.launcher.targets.session import Session
 
 _PROGRAM = ("-pym", "cluster_serving.embed.flink_score")
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """Options of the program that submits the job."""
-
-    submission: str
-    task: Mapping[str, Any]
-
-    def to_json(self) -> str:
-        """Return the task as JSON."""
-        return json.dumps(self.task)
 
 
 def submitted(config: Config, task: Mapping[str, Any]) -> str:
@@ -57,6 +44,7 @@ def submitted(config: Config, task: Mapping[str, Any]) -> str:
 
 def _submit(target: Local | Session, task: Mapping[str, Any], name: str) -> str:
     loaded = target.brought(JobOptions.from_json(task["options"]))
-    options = _Options(name, {**task, "at": loaded.options.model.path, "flink_name": name})
+    options = json.dumps({**task, "at": loaded.options.model.path, "flink_name": name})
     say(f"Submitting a batch job with {task['processes']} slots")
-    return target.run(_PROGRAM, options, loaded, f"score-{hashlib.sha256(task['output'].encode()).hexdigest()[:8]}")
+    digest = hashlib.sha256(task["output"].encode()).hexdigest()[:8]
+    return target.run(_PROGRAM, name, options, loaded, f"score-{digest}")

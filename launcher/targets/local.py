@@ -30,14 +30,16 @@ class Local(FlinkCluster, Target):
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""
         say(f"Submitting job {options.redis.job}")
-        return self.run(submission.MAIN, options, self.brought(options), options.redis.job)
+        return self.run(
+            submission.MAIN, options.submission, options.to_json(), self.brought(options), options.redis.job
+        )
 
     def brought(self, options: JobOptions) -> Bundle:
         """Return that a job brings nothing along."""
         return Bundle(options)
 
-    def run(self, main: Sequence[str], options: submission.Submitted, loaded: Bundle, name: str) -> str:
-        """Submit a main program with its options, and return the id of its job; `name` is that of the log."""
-        arguments = submission.on_this_machine(self.home, self.address)
+    def run(self, main: Sequence[str], submitted: str, options: str, loaded: Bundle, name: str) -> str:
+        """Submit a main program with its options as JSON, and return the id of its job; `name` is that of the log."""
+        command = [*submission.on_this_machine(self.home, self.address), *main]
         log = self.home.log_of(name)
-        return submission.submit(self.home, arguments, options, log, self.config.start_timeout, main=main)
+        return submission.submit(self.home, command, submitted, options, log, self.config.start_timeout)

@@ -48,8 +48,9 @@ def resubmit(address: Address) -> tuple[list[str], dict[str, str]]:
                 known = {job.submission for job in rest.jobs()}
                 jobs = {record: options for record, options in jobs.items() if options.submission not in known}
             log = home.logs / "resubmission.log"
-            arguments = submission.on_this_machine(home, address)
-            ids = submission.submit_all(home, arguments, list(jobs.values()), log, TIMEOUT_S)[0] if jobs else {}
+            command = [*submission.on_this_machine(home, address), *submission.MAIN]
+            texts = [options.to_json() for options in jobs.values()]
+            ids = submission.submit_all(home, command, texts, log, TIMEOUT_S)[0] if jobs else {}
             for record, options in jobs.items():
                 if (job_id := ids.get(options.submission)) is None:
                     failed[record.stem] = f"the job was not accepted (output: {log})"

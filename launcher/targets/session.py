@@ -48,7 +48,7 @@ class Session(FlinkCluster, Target):
         loaded = self.brought(options)
         size = f", with {loaded.size / 1e6:.0f} MB" if loaded.archives else ""
         say(f"Submitting job {options.redis.job}{size}")
-        return self.run(submission.MAIN, loaded.options, loaded, options.redis.job)
+        return self.run(submission.MAIN, options.submission, loaded.options.to_json(), loaded, options.redis.job)
 
     def brought(self, options: JobOptions) -> Bundle:
         """Return what a job brings along."""
@@ -56,17 +56,13 @@ class Session(FlinkCluster, Target):
         _check_sizes(loaded)
         return loaded
 
-    def run(self, main: Sequence[str], options: submission.Submitted, loaded: Bundle, name: str) -> str:
-        """Submit a main program with its options, and return the id of its job; `name` is that of the log."""
-        return submission.submit(
-            self.home,
-            submission.to_cluster(self.home, self.address) + loaded.arguments(),
-            options,
-            self.home.log_of(name),
-            self.config.start_timeout,
-            with_jar=not self._has_jar(),
-            main=main,
-        )
+    def run(self, main: Sequence[str], submitted: str, options: str, loaded: Bundle, name: str) -> str:
+        """Submit a main program with its options as JSON, and return the id of its job; `name` is that of the log."""
+        command = [*submission.to_cluster(self.home, self.address), *loaded.arguments(), *main]
+        # A cluster that lacks PyFlink's classes gets them from the program.
+        command += [] if self._has_jar() else ["--with-jar"]
+        log = self.home.log_of(name)
+        return submission.submit(self.home, command, submitted, options, log, self.config.start_timeout)
 
     def _has_jar(self) -> bool:
         """Return True if the machines of the cluster have the classes of PyFlink."""

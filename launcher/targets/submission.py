@@ -9,9 +9,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from cluster_serving.job.main import SUBMITTED
 from cluster_serving.launcher.errors import LaunchError
@@ -37,53 +36,28 @@ def on_this_machine(home: FlinkHome, address: Address) -> list[str]:
     return [*to_cluster(home, address), *(["-pyexec", home.python] if address.is_local else [])]
 
 
-class Submitted(Protocol):
-    """Options of a main program, which prints `submission` with the id that Flink gives the job."""
+def submit(home: FlinkHome, command: Sequence[str], submission: str, options: str, log: Path, timeout: float) -> str:
+    """Submit a job, whose program prints `submission` with the id that Flink gives the job. Return that id.
 
-    @property
-    def submission(self) -> str:
-        """Identifier of the submission."""
-
-    def to_json(self) -> str:
-        """Return the options as the program reads them."""
-
-
-def submit(
-    home: FlinkHome,
-    arguments: Sequence[str],
-    options: Submitted,
-    log: Path,
-    timeout: float,
-    with_jar: bool = False,
-    main: Sequence[str] = MAIN,
-) -> str:
-    """Submit a job to the cluster that the arguments name. Return Flink's id of the job.
-
-    `with_jar` ships PyFlink's classes to a cluster that lacks them.
+    The command and the options are as for `submit_all`.
 
     Raises:
         LaunchError: If Flink does not accept the job within `timeout` seconds; the message has the cause and the file
             with the whole output.
     """
-    ids, output = submit_all(home, arguments, [options], log, timeout, with_jar, background=True, main=main)
+    ids, output = submit_all(home, command, [options], log, timeout, niceness=_BACKGROUND)
     if not ids:
         raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
-    return ids[options.submission]
+    return ids[submission]
 
 
 def submit_all(
-    home: FlinkHome,
-    arguments: Sequence[str],
-    jobs: Sequence[Submitted],
-    log: Path,
-    timeout: float,
-    with_jar: bool = False,
-    background: bool = False,
-    main: Sequence[str] = MAIN,
+    home: FlinkHome, command: Sequence[str], options: Iterable[str], log: Path, timeout: float, niceness: int = 0
 ) -> tuple[dict[str, str], str]:
     """Submit jobs in one run of `flink run`, which starts a JVM and a Python, and write its output to the file `log`.
 
-    With `background`, jobs that serve on this machine get the CPU first.
+    The command has the arguments that name the cluster and the main program, and then those of the program, but for
+    the files with the options of the jobs, each of which is JSON.
 
     Return the ids of the jobs that Flink has accepted, by their submissions, and the output.
 
@@ -92,14 +66,14 @@ def submit_all(
     """
     home.logs.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as files:
-        command = [*arguments, *main, *(["--with-jar"] if with_jar else [])]
-        for options in jobs:
+        arguments = ["run", "-d", *command]
+        for text in options:
             # The options may hold a password, and all users can see a command line.
             file = files.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work))
-            file.write(options.to_json())
+            file.write(text)
             file.flush()
-            command += ["--options-file", file.name]
-        output = run(home, ["run", "-d", *command], log, timeout, niceness=_BACKGROUND if background else 0)
+            arguments += ["--options-file", file.name]
+        output = run(home, arguments, log, timeout, niceness=niceness)
     accepted = [json.loads(line) for line in output.splitlines() if line.startswith(f'{{"{SUBMITTED}"')]
     return {job[SUBMITTED]: job["id"] for job in accepted}, output
 

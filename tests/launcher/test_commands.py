@@ -257,7 +257,8 @@ def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluste
     with pytest.raises(LaunchError) as error:
         home = FlinkHome(flink_cluster.folder(address))
         log = home.logs / "submission-refused.log"
-        submission.submit(home, submission.on_this_machine(home, address), options, log, timeout=60)
+        command = [*submission.on_this_machine(home, address), *submission.MAIN]
+        submission.submit(home, command, options.submission, options.to_json(), log, timeout=60)
     message = str(error.value)
     assert "ConnectionError" in message and "localhost:1" in message
     assert "submission-refused.log" in message

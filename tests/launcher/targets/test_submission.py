@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.targets import submission
@@ -22,9 +21,8 @@ def test_a_submission_that_takes_too_long_ends_with_all_its_processes(tmp_path):
     java = tmp_path / "java" / "bin" / "java"
     java.write_text("#!/bin/sh\necho submitting\nsleep 1000 &\necho $! > child\nwait")
     java.chmod(0o700)
-    options = JobOptions("start-1", ModelOptions("m"), RedisOptions("redis://localhost:1", "slow"))
     with pytest.raises(LaunchError, match="within 1 s"):
-        submission.submit(home, ["-m", "localhost:1"], options, home.logs / "submission-slow.log", timeout=1)
+        submission.submit(home, ["-m", "localhost:1"], "start-1", "{}", home.logs / "submission-slow.log", timeout=1)
     assert (home.logs / "submission-slow.log").read_text() == "submitting\n"
     child = Path("/proc", (home.work / "child").read_text().strip())
     for _ in range(100):
