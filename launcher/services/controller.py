@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server, state
-from cluster_serving.launcher.services.process import Process, locked, start
+from cluster_serving.launcher.services.process import locked, start, stop_recorded
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.settings.addresses import Address
@@ -52,7 +52,7 @@ def ensure(config: Config, config_path: Path, watched: WatchedModels | None = No
     if not tasks(config) and not home.exists():
         return
     with locked(home):
-        _stop(_record(home, job))
+        stop_recorded(_record(home, job))
         if not tasks(config):
             return
         say(f"Starting the controller of job {job}: {', '.join(tasks(config))}")
@@ -81,7 +81,7 @@ def stop(redis: Address, job: str) -> bool:
     if not home.is_dir():
         return False
     with locked(home):
-        return _stop(_record(home, job))
+        return stop_recorded(_record(home, job))
 
 
 def stop_all(redis: Address | None) -> list[str]:
@@ -90,7 +90,7 @@ def stop_all(redis: Address | None) -> list[str]:
     homes = [state.folder(SERVICE, redis)] if redis else sorted(state.root().glob(f"{SERVICE}-*"))
     for home in filter(Path.is_dir, homes):
         with locked(home):
-            stopped += [record.stem for record in sorted(home.glob("*.json")) if _stop(record)]
+            stopped += [record.stem for record in sorted(home.glob("*.json")) if stop_recorded(record)]
     return stopped
 
 
@@ -118,11 +118,3 @@ def _record(home: Path, job: str) -> Path:
 
 def _watched(config: Config) -> Path:
     return state.folder(SERVICE, config.redis_address) / f"{config.job_name}.watched"
-
-
-def _stop(record: Path) -> bool:
-    process = Process.read(record)
-    if process:
-        process.stop()
-    record.unlink(missing_ok=True)
-    return process is not None

@@ -15,7 +15,15 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_jvm, state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
-from cluster_serving.launcher.services.process import Process, is_listening, locked, remove_files, spawn, wait_until
+from cluster_serving.launcher.services.process import (
+    Process,
+    is_listening,
+    locked,
+    remove_files,
+    spawn,
+    stop_recorded,
+    wait_until,
+)
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "flink"
@@ -299,12 +307,8 @@ def _confirm(records: Iterable[Path]) -> None:
 def _stop_all(records: Iterable[Path]) -> int:
     """Stop the processes of records at the same time; return their number."""
     records = list(records)
-    processes = [process for record in records if (process := Process.read(record))]
     with ThreadPoolExecutor(len(records) or 1) as pool:
-        list(pool.map(Process.stop, processes))
-    for record in records:
-        record.unlink(missing_ok=True)
-    return len(processes)
+        return sum(pool.map(stop_recorded, records))
 
 
 def _free_port() -> int:

@@ -16,6 +16,7 @@ from cluster_serving.launcher.services.process import (
     Process,
     is_listening,
     locked,
+    remove_files,
     start,
     stop_recorded,
     wait_until,
@@ -150,8 +151,10 @@ def stop(address: Address, redis: Address | None = None) -> bool:
         if redis is not None and Process.read(home / _RECORD) and not _serves(home, redis):
             return False
         for record in (_NEXT, _RETIRED):
-            stop_recorded(home, record, keep=("*",))
-        return stop_recorded(home, _RECORD, keep={f"{_LOG}*"})
+            stop_recorded(home / record)
+        stopped = stop_recorded(home / _RECORD)
+        remove_files(home, keep={f"{_LOG}*"})
+        return stopped
 
 
 def _complete(home: Path, is_serving: Callable[[Path, int], bool]) -> None:
@@ -159,9 +162,8 @@ def _complete(home: Path, is_serving: Callable[[Path, int], bool]) -> None:
     process = Process.read(home / _NEXT)
     if process and is_serving(home, process.pid):
         _switch(home)
-    elif process:
-        process.stop()
-    (home / _NEXT).unlink(missing_ok=True)
+    else:
+        stop_recorded(home / _NEXT)
 
 
 def _switch(home: Path) -> None:
@@ -181,8 +183,7 @@ def _await_retired(home: Path, timeout: float) -> None:
         if process.is_alive:
             say("Waiting for the front end before the one that runs, which answers its last requests")
         wait_until(lambda: not process.is_alive, timeout)
-        process.stop()
-    (home / _RETIRED).unlink(missing_ok=True)
+    stop_recorded(home / _RETIRED)
 
 
 def _serves(home: Path, redis: Address) -> bool:

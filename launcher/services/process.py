@@ -138,15 +138,12 @@ def _blocked(number: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def stop_recorded(home: Path, record: str, keep: Collection[str]) -> bool:
-    """Stop the process of a service, and remove its files; `locked` holds their folder. Patterns of names are kept.
-
-    Return True if there was a process.
-    """
-    process = Process.read(home / record)
+def stop_recorded(record: Path) -> bool:
+    """Stop the process of a record file, and remove the file. Return True if there was a process."""
+    process = Process.read(record)
     if process:
         process.stop()
-    remove_files(home, keep)
+    record.unlink(missing_ok=True)
     return process is not None
 
 

@@ -20,6 +20,7 @@ from cluster_serving.launcher.services.process import (
     Process,
     is_listening,
     locked,
+    remove_files,
     start,
     stop_recorded,
     wait_until,
@@ -202,8 +203,10 @@ def stop(address: Address, keep_data: bool = False) -> bool:
     """
     home = folder(address)
     with locked(home):
-        kept = {path.name for path in home.glob("*")} - {_RECORD} if keep_data else {f"{_LOG}*"}
-        return stop_recorded(home, _RECORD, kept)
+        stopped = stop_recorded(home / _RECORD)
+        if not keep_data:
+            remove_files(home, keep={f"{_LOG}*"})
+        return stopped
 
 
 def is_ours(address: Address) -> bool:
