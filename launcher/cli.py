@@ -1,12 +1,12 @@
 """The commands `cluster-serving-*`."""
 
-import json
 import shlex
 import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,12 +23,11 @@ from cluster_serving.launcher import (
     score,
     templates,
 )
-from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName
+from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, named
 from cluster_serving.launcher.command_log import keep_in, log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.config.values import job_name
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status, lifecycle, model_files
 from cluster_serving.launcher.jobs.shutdown import losses, shut_down
@@ -38,18 +37,12 @@ from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import controller, front_end, redis_server, state
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.shipping import bundle as shipping
-from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, confirm, console, printable, problems
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.settings.model import SettingsError, expected, keys
-
-_NOT_RUNNING = 3
-"""Exit code of `status`, as of systemctl, for a job that is known and does not run."""
+from cluster_serving.settings.model import SettingsError
 
 _IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
 _MOST_SLOTS = 4096
-_LOOK_S, _WATCH_S = 1.0, 2.0
-"""Seconds for which `status` looks at a running job, for its rate; and with `--watch`, each time."""
 
 # Subcommands inherit it.
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -129,8 +122,8 @@ def _start(
 
 def _stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
-    config = _read(config_path) if config_path.exists() else _config(config_path)
-    name = _named(job, config, config_path)
+    config = _read(config_path) if config_path.exists() else config_of(config_path)
+    name = named(job, config, config_path)
     with Progress():
         say(f"Stopping job {name}")
         # It could start the job again.
@@ -156,8 +149,8 @@ def _forget(
 
     Asks first if there are some.
     """
-    config = _config(config_path)
-    name = _named(job, config, config_path)
+    config = config_of(config_path)
+    name = named(job, config, config_path)
     redis_server.check(config)
     with opened(config, name) as store:
         lost = job_status.waiting(store)
@@ -236,23 +229,17 @@ def _scale(
             f"{' '.join(words)!r} is not [JOB] SLOTS; expected a number from 1 to {_MOST_SLOTS}, such as 4, or a job "
             "and a number, such as digits 4"
         )
-    config = _config(config_path)
-    name = _named(names[0] if names else None, config, config_path)
-    _change(config, config_path, change.scale, name, int(number))
+    _change(names[0] if names else None, config_path, change.scale, int(number))
 
 
 def _promote(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """Let the canary, or the shadow, of a job serve all requests."""
-    config = _config(config_path)
-    name = _named(job, config, config_path)
-    _change(config, config_path, change.promote, name)
+    _change(job, config_path, change.promote)
 
 
 def _rollback(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
-    config = _config(config_path)
-    name = _named(job, config, config_path)
-    _change(config, config_path, change.rollback, name)
+    _change(job, config_path, change.rollback)
 
 
 def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shadow: float = 0.0) -> None:
@@ -261,9 +248,11 @@ def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shado
     _show(changed, config_path)
 
 
-def _change(config: Config, config_path: Path, make: Callable[..., Changed | None], *given: object) -> None:
+def _change(job: str | None, config_path: Path, make: Callable[..., Changed | None], *given: object) -> None:
+    config = config_of(config_path)
+    name = named(job, config, config_path)
     with Progress():
-        changed = make(config, *given)
+        changed = make(config, name, *given)
     if changed is None:
         console.print("The canary or shadow has ended; the job serves as before.")
         return
@@ -315,53 +304,6 @@ def _package(
         console.print(f"Wrote {archive}, {archive.stat().st_size / 1e6:.0f} MB")
 
 
-def _list(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> None:
-    """List the jobs that run, and those that have stopped or failed, with their last errors."""
-    config = _config(config_path)
-    _warn_of_killed(config)
-    with target_of(config).flink() as flink:
-        jobs = job_status.read_all(config, flink)
-        where = flink.where
-    if as_json:
-        print(json.dumps([job.summary() for job in jobs], indent=2))
-    elif jobs:
-        console.print(report.listed(jobs))
-    else:
-        console.print(f"No job is running on {where}.")
-
-
-def _status(
-    job: JobName = None,
-    config_path: ConfigPath = CONFIG_PATH,
-    as_json: AsJson = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show it again every two seconds; with --json, a line each.")
-    ] = False,
-) -> None:
-    """Show the state, the slots, the model, the rate, the queue, failures and the last error of a job.
-
-    The exit code is 0 if the job runs, 3 if it does not, and 1 if nothing is known of it.
-    """
-    config = _config(config_path)
-    _warn_of_killed(config)
-    name = _named(job, config, config_path)
-    with target_of(config).flink() as flink, opened(config, name) as store:
-        redis_server.check(config)
-        redis_server.warn_of_holes(config)
-        for found in job_status.watched(config, flink, store, name, _WATCH_S if watch else _LOOK_S):
-            queued = job_status.queue(store)
-            if watch and console.is_interactive and not as_json:
-                console.clear()
-            if as_json:
-                print(json.dumps(report.details(found, queued), indent=None if watch else 2), flush=True)
-            else:
-                console.print(report.status(found, queued))
-            if not watch:
-                break
-    if not found.job_id:
-        raise typer.Exit(_NOT_RUNNING)
-
-
 def _tune(
     config_path: ConfigPath = CONFIG_PATH,
     seconds: Annotated[
@@ -375,18 +317,8 @@ def _tune(
     config = _read(config_path)
     with Progress():
         tuned = lifecycle.tune(config, seconds)
-    shown = report.tuned(tuned)
     log.info(tuned.text)
-    console.print(shown)
-
-
-def _warn_of_killed(config: Config) -> None:
-    if killed := lifecycle.unsupervised(config):
-        with_http = any(name.startswith(f"{front_end.SERVICE}-") for name in killed)
-        warn(
-            f"{', '.join(killed)}: the supervisors were killed, and the process ended with them; "
-            f"cluster-serving-restart{' --http' if with_http else ''} starts it again"
-        )
+    console.print(report.tuned(tuned))
 
 
 def _start_job(config: Config, config_path: Path, start: Callable[..., lifecycle.Started] = lifecycle.start) -> None:
@@ -424,34 +356,6 @@ def _read(path: Path) -> Config:
     return config_file.read(path, warn)
 
 
-def _config(path: Path) -> Config:
-    """Return the file's configuration, or the defaults if no file was named and none is there."""
-    return config_file.read(path, warn, missing_ok=path == CONFIG_PATH)
-
-
-def _named(job: str | None, config: Config, path: Path) -> str:
-    """Return the job that a command names, or the one that it means without a name."""
-    if job is None:
-        return _default_job(config, path)
-    try:
-        return job_name(job)
-    except ValueError:
-        raise SettingsError(f"{job!r} cannot be a jobName; expected {expected(keys(Config)['jobName'])}") from None
-
-
-def _default_job(config: Config, path: Path) -> str:
-    if path.exists():
-        return config.job_name
-    with target_of(config).flink() as flink:
-        jobs = flink.jobs()
-    if len(jobs) != 1:
-        names = ", ".join(job.name for job in jobs) or "none"
-        raise LaunchError(f"the command names no job, and there is no {path}; name one of the jobs that run: {names}")
-    return jobs[0].name
-
-
-_OBSERVING = observing.commands(_config, _named)
-
 _COMMANDS: dict[str, Callable[..., None]] = {
     "quickstart": _quickstart,
     "init": _init,
@@ -465,12 +369,15 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "rollback": _rollback,
     "shutdown": _shutdown,
     "package": _package,
-    "list": _list,
-    "status": _status,
+    "list": observing.list_,
+    "status": observing.status,
     "tune": _tune,
     "try": local_run.try_,
     "score": score.score,
-    **_OBSERVING,
+    "metrics": observing.metrics,
+    "events": observing.events,
+    "logs": observing.logs,
+    "doctor": observing.doctor_,
 }
 
 
@@ -505,22 +412,19 @@ def _end(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
-def _entry_point(name: str) -> Callable[[], None]:
-    def run() -> None:
-        app = typer.Typer(pretty_exceptions_enable=False)
-        epilog = examples.epilog(name, f"cluster-serving-{name}")
-        app.command(epilog=epilog, context_settings=_HELP)(_COMMANDS[name])
-        _run(app)
-
-    return run
+def _program(name: str) -> None:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    epilog = examples.epilog(name, f"cluster-serving-{name}")
+    app.command(epilog=epilog, context_settings=_HELP)(_COMMANDS[name])
+    _run(app)
 
 
 # Entry points of the commands cluster-serving-init, and so on.
-init = _entry_point("init")
-start = _entry_point("start")
-stop = _entry_point("stop")
-restart = _entry_point("restart")
-shutdown = _entry_point("shutdown")
+init = partial(_program, "init")
+start = partial(_program, "start")
+stop = partial(_program, "stop")
+restart = partial(_program, "restart")
+shutdown = partial(_program, "shutdown")
 
 
 def _http(context: typer.Context) -> None:
@@ -545,7 +449,7 @@ def _group(program: str, names: Iterable[str]) -> typer.Typer:
     )
     for name in names:
         app.command(name, epilog=examples.epilog(name, f"{program} {name}"))(_COMMANDS[name])
-    app.add_typer(dead_commands.commands(program, _config, _default_job), name="dead")
+    app.add_typer(dead_commands.commands(program), name="dead")
     return app
 
 
@@ -567,4 +471,4 @@ def _about() -> None:
 def cli() -> None:
     """Run `cluster-serving-cli`."""
     jobs = ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", "score")
-    _run(_group("cluster-serving-cli", ("quickstart", *jobs, *_OBSERVING)))
+    _run(_group("cluster-serving-cli", ("quickstart", *jobs, "metrics", "events", "logs", "doctor")))

@@ -10,8 +10,7 @@ import typer
 from rich.table import Table
 
 from cluster_serving.launcher import examples
-from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath
-from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, config_of, default_job
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.launcher.services import redis_server
@@ -26,88 +25,86 @@ All = Annotated[bool, typer.Option("--all", help="All dead letters of the job.")
 Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 
 
-def commands(program: str, read: Callable[[Path], Config], default_job: Callable[[Config, Path], str]) -> typer.Typer:
-    """Make the group of commands of a program; `default_job` returns the job to use if none is named."""
+def commands(program: str) -> typer.Typer:
+    """Make the group of commands of a program."""
     app = typer.Typer(
         help="Requests and callbacks that were given up: list, show, queue again, remove.",
         epilog=examples.epilog("dead", f"{program} dead"),
     )
-
-    def command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        return app.command(name, epilog=examples.epilog(f"dead {name}", f"{program} dead {name}"))
-
-    @contextmanager
-    def opened(path: Path, job: str | None) -> Iterator[DeadLetters]:
-        config = read(path)
-        redis_server.check(config)
-        name = job or default_job(config, path)
-        with redis_server.connect(config, decode=False, job=name) as client:
-            yield DeadLetters(client, name)
-
-    @command("list")
-    def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH) -> None:
-        """List the requests that were given up, the oldest first."""
-        with opened(config_path, job) as letters:
-            rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
-        if as_json:
-            print(json.dumps(rows, indent=2))
-        elif rows:
-            table = Table(*rows[0], box=None, header_style="bold")
-            for row in rows:
-                table.add_row(*(printable(str(value)) for value in row.values()))
-            console.print(table)
-        else:
-            console.print(f"Job {letters.job} has no dead letters.")
-
-    @command("show")
-    def show(
-        letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH
-    ) -> None:
-        """Show a dead letter: error, traceback, and the inputs of its payload."""
-        with opened(config_path, job) as letters:
-            shown = details(letter_id, letters.get(letter_id))
-        if as_json:
-            print(json.dumps(shown, indent=2))
-            return
-        inputs = shown.pop("inputs") or ()
-        for key, value in shown.items():
-            first, *others = map(printable, str(value).splitlines() or [""])
-            console.print("\n".join([f"{key:>9}  {first}", *(f"{'':>9}  {line}" for line in others)]))
-        for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):
-            console.print(f"{'input':>9}  {printable(text)}")
-
-    @command("requeue")
-    def requeue(
-        letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = CONFIG_PATH
-    ) -> None:
-        """Queue requests again under their uri; remove their letters and the errors that answered them."""
-        refused = []
-        with opened(config_path, job) as letters:
-            for letter_id in _chosen(letters, letter_ids, everything):
-                try:
-                    console.print(f"Queued {letter_id} again as {letters.requeue(letter_id)}.")
-                except LaunchError as error:
-                    refused.append(str(error))
-        if refused:
-            raise LaunchError("\n".join(refused))
-
-    @command("purge")
-    def purge(
-        letter_ids: Ids = None,
-        everything: All = False,
-        yes: Yes = False,
-        job: JobName = None,
-        config_path: ConfigPath = CONFIG_PATH,
-    ) -> None:
-        """Remove dead letters for good."""
-        with opened(config_path, job) as letters:
-            chosen = _chosen(letters, letter_ids, everything)
-            if chosen and not yes:
-                what = f"{len(chosen)} dead letters of job {letters.job}"
-                confirm(f"Remove {what} for good?", f"{what} were not removed. Use --yes to remove them for good")
-            console.print(f"Removed {letters.purge(chosen)} dead letters of job {letters.job}.")
-
+    functions: dict[str, Callable[..., None]] = {"list": list_, "show": show, "requeue": requeue, "purge": purge}
+    for name, function in functions.items():
+        app.command(name, epilog=examples.epilog(f"dead {name}", f"{program} dead {name}"))(function)
     return app
+
+
+@contextmanager
+def _opened(path: Path, job: str | None) -> Iterator[DeadLetters]:
+    config = config_of(path)
+    redis_server.check(config)
+    name = job or default_job(config, path)
+    with redis_server.connect(config, decode=False, job=name) as client:
+        yield DeadLetters(client, name)
+
+
+def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH) -> None:
+    """List the requests that were given up, the oldest first."""
+    with _opened(config_path, job) as letters:
+        rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+    elif rows:
+        table = Table(*rows[0], box=None, header_style="bold")
+        for row in rows:
+            table.add_row(*(printable(str(value)) for value in row.values()))
+        console.print(table)
+    else:
+        console.print(f"Job {letters.job} has no dead letters.")
+
+
+def show(letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH) -> None:
+    """Show a dead letter: error, traceback, and the inputs of its payload."""
+    with _opened(config_path, job) as letters:
+        shown = details(letter_id, letters.get(letter_id))
+    if as_json:
+        print(json.dumps(shown, indent=2))
+        return
+    inputs = shown.pop("inputs") or ()
+    for key, value in shown.items():
+        first, *others = map(printable, str(value).splitlines() or [""])
+        console.print("\n".join([f"{key:>9}  {first}", *(f"{'':>9}  {line}" for line in others)]))
+    for text in [inputs] if isinstance(inputs, str) else map(_line, inputs):
+        console.print(f"{'input':>9}  {printable(text)}")
+
+
+def requeue(
+    letter_ids: Ids = None, everything: All = False, job: JobName = None, config_path: ConfigPath = CONFIG_PATH
+) -> None:
+    """Queue requests again under their uri; remove their letters and the errors that answered them."""
+    refused = []
+    with _opened(config_path, job) as letters:
+        for letter_id in _chosen(letters, letter_ids, everything):
+            try:
+                console.print(f"Queued {letter_id} again as {letters.requeue(letter_id)}.")
+            except LaunchError as error:
+                refused.append(str(error))
+    if refused:
+        raise LaunchError("\n".join(refused))
+
+
+def purge(
+    letter_ids: Ids = None,
+    everything: All = False,
+    yes: Yes = False,
+    job: JobName = None,
+    config_path: ConfigPath = CONFIG_PATH,
+) -> None:
+    """Remove dead letters for good."""
+    with _opened(config_path, job) as letters:
+        chosen = _chosen(letters, letter_ids, everything)
+        if chosen and not yes:
+            what = f"{len(chosen)} dead letters of job {letters.job}"
+            confirm(f"Remove {what} for good?", f"{what} were not removed. Use --yes to remove them for good")
+        console.print(f"Removed {letters.purge(chosen)} dead letters of job {letters.job}.")
 
 
 def _chosen(letters: DeadLetters, letter_ids: list[str] | None, everything: bool) -> list[str]:
