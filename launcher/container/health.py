@@ -27,7 +27,8 @@ def problem() -> str | None:
     try:
         with FlinkRest(_address(role, roles.properties())) as rest:
             if role == "taskmanager":
-                listed = socket.gethostbyname(socket.gethostname()) in rest.taskmanagers()
+                hosts = {address.rpartition(":")[0] for address in rest.task_managers().values()}
+                listed = socket.gethostbyname(socket.gethostname()) in hosts
                 return None if listed else "the JobManager does not list this TaskManager"
             if rest.overview() is None:
                 return f"Flink does not answer at {rest.url}"

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -206,21 +206,16 @@ def checked(config: Config) -> Config:
     if is_url(config.model_path):
         return sized_for(config, inspect(config.model_path, warn, config.handler).engine)
     if config.target != "local" and config.ships == "nothing" and not Path(config.model_path).exists():
-        return _elsewhere(config)
+        if config.core_number_per_machine is not None:
+            raise LaunchError(
+                f"coreNumberPerMachine depends on the model's engine, and {config.model_path} is not on this machine; "
+                "set modelParallelism and threadPerModel instead"
+            )
+        return config
     files = check_model(model_options(config))
     config = sized_for(config, files.format.engine)
     if target_of(config).is_here:
         capacity.check(config, files.paths)
-    return config
-
-
-def _elsewhere(config: Config) -> Config:
-    """Check what can be checked of a model that only the machines of Flink have."""
-    if config.core_number_per_machine is not None:
-        raise LaunchError(
-            f"coreNumberPerMachine depends on the model's engine, and {config.model_path} is not on this machine; set "
-            "modelParallelism and threadPerModel instead"
-        )
     return config
 
 
@@ -247,17 +242,13 @@ def tune(config: Config, seconds: float) -> Tuned:
         ModelError: As for `start`.
     """
     config = checked(config)
-    target = target_of(config)
-    if not target.is_here:
+    if not target_of(config).is_here:
         raise LaunchError(
             f"a layout is measured where the job runs, and flink.target is {config.target}; set modelParallelism, "
             "threadPerModel and maxBatchSize in config.yaml"
         )
-    with ExitStack() as stack:
-        if target.is_up() and stack.enter_context(target.flink()).jobs(config.job_name):
-            warn(
-                f"job {config.job_name} runs during the measurement, which is right only while the job has no requests"
-            )
+    if is_running(config):
+        warn(f"job {config.job_name} runs during the measurement, which is right only while the job has no requests")
     secret = secret_of(config)
     say(f"Measuring the layouts, for about {seconds:.0f} s")
     try:

@@ -7,14 +7,13 @@ SETTLED_S = 5.0
 class ModelWatch:
     """Decision when the model of a job is to be loaded again, from looks at the fingerprint of its folder.
 
-    A change is due once it has lasted for `settle_s` seconds without another one. A fingerprint that is served, or was
+    A change is due once it has lasted for `SETTLED_S` seconds without another one. A fingerprint that is served, or was
     refused, is not due; without one that was refused, it is empty.
     """
 
-    def __init__(self, served: str, refused: str = "", settle_s: float = SETTLED_S) -> None:
+    def __init__(self, served: str, refused: str = "") -> None:
         self.served = served
         self.refused = refused
-        self._settle_s = settle_s
         self._seen = served
         self._since = 0.0
 
@@ -26,7 +25,7 @@ class ModelWatch:
             # If the files that were refused come back, somebody has put them there again.
             self.refused = ""
             return False
-        return seen != self.refused and now - self._since >= self._settle_s
+        return seen != self.refused and now - self._since >= SETTLED_S
 
     def note(self, seen: str, is_served: bool) -> None:
         """Note that the model with this fingerprint is served now, or that it was refused."""

@@ -246,9 +246,9 @@ class FlinkCluster:
         return is_ours(self.address)
 
     def _is_outdated(self) -> bool:
-        """Return True if the cluster is ours and runs other code: Python modules stay loaded in a TaskManager."""
+        """Return True if the cluster, which is ours, runs other code: Python modules stay loaded in a TaskManager."""
         record = self.home.path / "code"
-        return self.is_ours and record.exists() and record.read_text("utf8") != _code()
+        return record.exists() and record.read_text("utf8") != _code()
 
     def _replace(self) -> None:
         running = self.overview().running

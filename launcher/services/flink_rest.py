@@ -140,14 +140,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         """Return the class path of the JobManager, which tells the jars in the `lib/` of the cluster."""
         return str(self._get("/jobmanager/environment")["classpath"])
 
-    def taskmanagers(self) -> set[str]:
-        """Return the hosts of the TaskManagers."""
-        # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0
-        paths = [manager["path"] for manager in self._get("/taskmanagers")["taskmanagers"]]
-        return {path.partition("@")[2].rpartition(":")[0] for path in paths}
-
     def task_managers(self) -> dict[str, str]:
         """Return host and port of each TaskManager by its resource id."""
+        # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0
         managers = self._get("/taskmanagers")["taskmanagers"]
         return {each["id"]: each["path"].partition("@")[2].partition("/")[0] for each in managers}
 
