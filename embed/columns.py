@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.job.batch import gather
 from cluster_serving.job.record import NamedOutputs
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array
@@ -94,7 +95,7 @@ def _array(column: Any) -> Array:
     if items and isinstance(items[0], np.ndarray):
         return _stacked(items)
     array = np.asarray(items)
-    return array if array.dtype.kind not in "OSU" else _objects(items)
+    return array if array.dtype.kind not in "OSU" else gather(items)
 
 
 def _shaped(array: Array, shape: Sequence[int | None] | None) -> Array:
@@ -110,14 +111,7 @@ def _stacked(items: Sequence[Any]) -> Array:
     """Return arrays as one if their shapes and dtypes are equal, else as objects."""
     if all(isinstance(item, np.ndarray) for item in items) and len({(i.shape, i.dtype) for i in items}) == 1:
         return np.stack(items)
-    return _objects(items)
-
-
-def _objects(items: Sequence[Any]) -> Array:
-    array = np.empty(len(items), object)
-    for row, item in enumerate(items):
-        array[row] = item
-    return array
+    return gather(items)
 
 
 def _column(values: Mapping[int, Any], count: int) -> Array:
@@ -134,7 +128,7 @@ def _joined(parts: Sequence[Array | None], sizes: Sequence[int]) -> Array:
     known = [part for part in parts if part is not None]
     filled = [_blank(known[0], size) if part is None else part for part, size in zip(parts, sizes, strict=True)]
     if len({(part.shape[1:], part.dtype) for part in filled}) > 1:
-        return _objects([row for part in filled for row in part])
+        return gather([row for part in filled for row in part])
     return np.concatenate(filled)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -82,14 +82,12 @@ class Settings:
 @cache
 def _keys() -> dict[str, tuple[str, str]]:
     """Return group and field of each option."""
-    return dict(_named())
+    return {_option(group, field): (group, field) for group, names in _FIELDS.items() for field in names}
 
 
-def _named() -> Iterator[tuple[str, tuple[str, str]]]:
-    for group, names in _FIELDS.items():
-        for name in names:
-            is_prefixed = name == "encrypted" or (group == "image" and group not in name)
-            yield f"{group}_{name}" if is_prefixed else name.removesuffix("_s"), (group, name)
+def _option(group: str, field: str) -> str:
+    is_prefixed = field == "encrypted" or (group == "image" and group not in field)
+    return f"{group}_{field}" if is_prefixed else field.removesuffix("_s")
 
 
 def _checked(group: str, field: str, name: str, value: Any) -> Any:

@@ -2,11 +2,11 @@
 
 import argparse
 import difflib
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_origin
 
 import yaml
+from pydantic.alias_generators import to_snake
 from pydantic.fields import FieldInfo
 
 from cluster_serving.settings.model import Given, Settings, SettingsError, Source, is_secret, keys
@@ -37,10 +37,6 @@ def _variable(kind: type[Settings], attribute: str) -> str:
     return f"{kind.model_config['env_prefix']}{attribute.upper()}"
 
 
-def _in_snake_case(key: str) -> str:
-    return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key)
-
-
 def warn_of_mistyped(kind: type[Settings], variables: Mapping[str, str], warn: Callable[[str], None]) -> None:
     """Tell `warn` of each variable that differs from that of a key by case or underscores alone."""
     known = [variable_of(kind, key) for key in keys(kind)]
@@ -61,7 +57,7 @@ def environment(kind: type[Settings], variables: Mapping[str, str]) -> Source:
     for key, field in keys(kind).items():
         variable = variable_of(kind, key)
         if variable not in variables and key in kind.earlier_names:
-            variable = _variable(kind, _in_snake_case(kind.earlier_names[key]))
+            variable = _variable(kind, to_snake(kind.earlier_names[key]))
         text = variables.get(variable)
         if text is None or (not text and kind.model_config.get("env_ignore_empty")):
             continue

@@ -33,13 +33,13 @@ def random_records(
     return [{name: random.integers(0, 2 if kind == "b" else 100, shape).astype(dtype)} for _ in range(count)]
 
 
-def token_records(count: int = 256) -> list[Record]:
-    """Return token ids, masks and types of as many texts, the same ones every time, of 4 to 128 tokens.
+def token_records() -> list[Record]:
+    """Return token ids, masks and types of 256 texts, the same ones every time, of 4 to 128 tokens.
 
     Lengths are those of sentences and short paragraphs: a log-normal distribution with a median of 21 and a mean of 28.
     """
     random = np.random.default_rng(0)
-    sizes = np.clip(np.exp(random.normal(3.1, 0.7, count)), 4, 128).astype(int)
+    sizes = np.clip(np.exp(random.normal(3.1, 0.7, 256)), 4, 128).astype(int)
     return [
         {
             "input_ids": random.integers(1, 30_000, size),

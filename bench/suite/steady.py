@@ -176,7 +176,6 @@ def figures(requests: Iterable[SentRequest], since: float, begin: float, end: fl
         "requests": len(every),
         "failed": sum(request.outcome == FAILED for request in every),
         "wrong": sum(request.outcome == WRONG for request in every),
-        "rate_before": round(len(before) / (begin - since), 1),
         "before_ms": _latency(before),
         "during_ms": _latency(during),
         "gap_ms": round(1000 * max(later - sooner for sooner, later in pairwise(ends)), 1),

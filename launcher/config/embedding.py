@@ -10,9 +10,9 @@ _POOLING = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls",
 def settings(folder: Path) -> dict[str, Any]:
     """Return the keys of `config.yaml` with the values that the files in a model folder tell; empty without them."""
     found: dict[str, Any] = {}
-    modules = _read(folder / "modules.json")
+    modules = read_json(folder / "modules.json")
     types = [str(module.get("type")) for module in modules if isinstance(module, dict)] if modules else []
-    pooling = _read(folder / "1_Pooling" / "config.json")
+    pooling = read_json(folder / "1_Pooling" / "config.json")
     if isinstance(pooling, dict):
         # Newer files name it; older ones have a switch for each kind.
         named = pooling.get("pooling_mode")
@@ -21,14 +21,15 @@ def settings(folder: Path) -> dict[str, Any]:
             found["pooling"] = kinds[0]
     if any(kind.endswith("Normalize") for kind in types):
         found["normalize"] = True
-    limits = _read(folder / "sentence_bert_config.json")
+    limits = read_json(folder / "sentence_bert_config.json")
     limit = limits.get("max_seq_length") if isinstance(limits, dict) else None
     if isinstance(limit, int) and limit > 0:
         found["maxTokens"] = limit
     return found
 
 
-def _read(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """Return what a file beside a model holds; None if it is missing, or no JSON."""
     try:
         return json.loads(path.read_text("utf8"))
     except (OSError, ValueError):

@@ -1,6 +1,5 @@
 """Hugging Face: a folder of the Hub with `config.json`, the model as ONNX or OpenVINO IR, and its tokenizer."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +74,5 @@ def _take_classes(taken: Taken, config: dict[str, Any]) -> None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text("utf8"))
-    except (OSError, ValueError):
-        return {}
+    content = embedding.read_json(path)
     return content if isinstance(content, dict) else {}
