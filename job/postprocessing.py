@@ -1,7 +1,7 @@
 """Post-processing: the filters of the key `postProcessing`, each of which changes the outputs of a record.
 
 A distribution adds a filter by an entry point of the group `cluster_serving.postprocessors`, whose value is a
-`Factory`. The built-in ones are entry points too, listed here: a job in a cluster has our code without metadata.
+`Factory`. The built-in ones are in `_BUILT_IN`.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,12 +47,12 @@ def make_encoder(text: str, folder: Path = Path()) -> Encoder:
     Raises:
         ModelError: If a filter is unknown, or cannot be used.
     """
-    factories = _factories()
+    added = _added()
     try:
-        parsed = filters.parse(text, factories)
+        parsed = filters.parse(text, added)
         if not parsed:
             return encode_result
-        steps = [factories[name].load()(argument, folder) for name, argument in parsed]
+        steps = [(_BUILT_IN.get(name) or added[name].load())(argument, folder) for name, argument in parsed]
     except (ValueError, OSError) as error:
         raise ModelError(f"postProcessing is {text!r}: {error}; expected {filters.EXPECTED}") from error
     return partial(_encode, steps, parsed[-1].name)
@@ -72,44 +72,13 @@ def _encode(steps: Sequence[Step], last: str, native: bool, names: Sequence[str]
 
 
 @cache
-def _factories() -> dict[str, EntryPoint]:
-    built_in = [EntryPoint(name, f"{__name__}:make_{name.lower()}", filters.GROUP) for name in filters.BUILT_IN]
-    return {entry.name: entry for entry in (*entry_points(group=filters.GROUP), *built_in)}
+def _added() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=filters.GROUP)}
 
 
-def make_topn(argument: str, folder: Path) -> Step:
-    """Return the filter `topN(n)`."""
-    return partial(_top_n, int(argument))
-
-
-make_top_n = make_topn
-"""The filter `top_n(n)` differs in the text that clients of 0.7 read."""
-
-
-def make_picktopn(argument: str, folder: Path) -> Step:
-    """Return the filter `pickTopN(n)`."""
-    count = int(argument)
-    return lambda name, output: pick_top_n(name, output, count)
-
-
-def make_softmax(argument: str, folder: Path) -> Step:
-    """Return the filter `softmax`."""
-    return softmax
-
-
-def make_argmax(argument: str, folder: Path) -> Step:
-    """Return the filter `argmax`."""
-    return argmax
-
-
-def make_threshold(argument: str, folder: Path) -> Step:
-    """Return the filter `threshold(x)`."""
-    return partial(_at_least, np.float32(argument))
-
-
-def make_labels(argument: str, folder: Path) -> Step:
+def _labels(file: str, folder: Path) -> Step:
     """Return the filter `labels(file)`; the file, in the model folder, has a label per line."""
-    path = folder / argument
+    path = folder / file
     return partial(_labelled, path.name, path.read_text("utf-8-sig").splitlines())
 
 
@@ -182,9 +151,7 @@ def _labelled(file: str, labels: Sequence[str], name: str, output: Any) -> Any:
         return [{"class": index, "label": label(index), "prob": np.float32(value)} for index, value in output]
     if not isinstance(output, np.ndarray) or output.dtype.kind not in "iu":
         raise _unfit("labels", "whole numbers, as of argmax, or a ranking, as of topN(n)", name, output)
-    texts = np.empty(output.shape, object)
-    texts.reshape(-1)[:] = [label(int(index)) for index in output.flat]
-    return texts
+    return np.fromiter((label(int(index)) for index in output.flat), object).reshape(output.shape)
 
 
 def _numbers(kind: str, name: str, output: Any) -> Array:
@@ -196,3 +163,15 @@ def _numbers(kind: str, name: str, output: Any) -> Array:
 def _unfit(kind: str, needs: str, name: str, output: Any, more: str = "") -> InferenceFailed:
     actual = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, np.ndarray) else "a ranking"
     return InferenceFailed(f"{kind} needs {needs}; output {name!r} is {actual}{more}")
+
+
+_BUILT_IN: dict[str, Factory] = {
+    "topN": lambda count, _: partial(_top_n, int(count)),
+    # It differs in the text that clients of 0.7 read.
+    "top_n": lambda count, _: partial(_top_n, int(count)),
+    "pickTopN": lambda count, _: partial(pick_top_n, count=int(count)),
+    "softmax": lambda *_: softmax,
+    "argmax": lambda *_: argmax,
+    "threshold": lambda least, _: partial(_at_least, np.float32(least)),
+    "labels": _labels,
+}
