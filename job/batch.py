@@ -98,11 +98,7 @@ def split(outputs: Sequence[Array], rows: Sequence[int], already_batched: bool, 
 
 def gather(rows: Iterable[Array]) -> Array:
     """Return an object array (n,) of arrays, one per record, which may differ in shape."""
-    rows = list(rows)
-    gathered = np.empty(len(rows), object)
-    for index, row in enumerate(rows):
-        gathered[index] = row
-    return gathered
+    return np.fromiter(rows, object)
 
 
 def are_gathered(batch: Array) -> bool:

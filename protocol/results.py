@@ -146,9 +146,7 @@ def decode_arrays(fields: Mapping[bytes, bytes]) -> dict[str, Array]:
 
 
 def _document(text: str) -> Array:
-    array = np.empty((), object)
-    array[()] = json.loads(text)
-    return array
+    return np.fromiter([json.loads(text)], object).reshape(())
 
 
 def version_of(fields: Mapping[bytes, bytes]) -> str | None:

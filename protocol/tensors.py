@@ -326,9 +326,7 @@ def _from_arrow(column: Column, array: pa.Array) -> Input:
             raise InvalidInput(f"input {column.name!r} has {count} {column.kind}s for shape {column.shape}")
         if column.kind == "image":
             return Images(values.to_pylist())
-        result = np.empty(len(values), object)
-        result[:] = values.to_pylist()
-        return result.reshape(column.shape)
+        return np.fromiter(values.to_pylist(), object, len(values)).reshape(column.shape)
     buffer = array[0].as_buffer()
     if column.kind == "image":
         return Image(buffer.to_pybytes())

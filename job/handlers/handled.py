@@ -285,10 +285,7 @@ class HandledModel(Servable):
             return self._memory(name).join(values, already_batched=False)
         if isinstance(first, PLAIN):
             return np.asarray(values)
-        objects = np.empty(len(values), object)
-        for index, value in enumerate(values):
-            objects[index] = value
-        return objects
+        return np.fromiter(values, object)
 
     def _memory(self, name: str) -> BatchMemory:
         memory = self._memories.get(name)

@@ -124,9 +124,7 @@ def prompt_of(report: SlotReport) -> TensorSpec:
 
 def text_input(spec: TensorSpec, text: str) -> Array:
     """Return a text as an input of the shape that a model takes."""
-    array = np.empty(() if spec.record_shape == () else (1,), object)
-    array[...] = text
-    return array
+    return np.full(() if spec.record_shape == () else (1,), text, object)
 
 
 def whole(answers: Sequence[Mapping[str, Any]], make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
@@ -185,9 +183,7 @@ def _value(name: str, value: Any, spec: TensorSpec) -> Input:
                 raise InvalidInput(f"{name!r} is a list of {len(texts)} texts; the model expects one text")
             # `stop` has no texts by default.
             return text_input(spec, texts[0] if texts else "")
-        array = np.empty(len(texts), object)
-        array[:] = texts
-        return array
+        return np.fromiter(texts, object)
     if isinstance(value, str | dict):
         raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; the model expects {spec}")
     return to_input(name, value, spec)

@@ -190,9 +190,7 @@ def _classes(name: str, output: Array, count: int, keeps_batch: bool) -> Array:
 
 
 def _texts(ranking: Sequence[tuple[int, np.generic]]) -> Array:
-    texts = np.empty(len(ranking), object)
-    texts[:] = [f"{value!s}:{index}" for index, value in ranking]
-    return texts
+    return np.fromiter((f"{value!s}:{index}" for index, value in ranking), object)
 
 
 def _tensors(answer: Outputs, report: SlotReport) -> dict[str, Array]:

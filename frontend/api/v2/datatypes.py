@@ -92,7 +92,7 @@ def from_raw(name: str, datatype: str, shape: tuple[int, ...], data: bytes | mem
     count = math.prod(shape)
     if datatype == BYTES:
         check_count(name, count)
-        return _object_array(_split(name, shape, count, bytes(data)), shape)
+        return np.fromiter(_split(name, shape, count, bytes(data)), object).reshape(shape)
     dtype = np.dtype("<u2") if datatype == BF16 else DTYPES[datatype]
     if len(data) != count * dtype.itemsize:
         raise InvalidInput(
@@ -120,7 +120,7 @@ def contents(array: Array) -> list[bytes]:
 def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Array:
     """Make a tensor of BYTES of its elements in C order."""
     _check_count(name, BYTES, shape, len(items))
-    return _object_array(items, shape)
+    return np.fromiter(items, object).reshape(shape)
 
 
 def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: list[Any] | Array) -> Array:
@@ -229,9 +229,3 @@ def _check_count(name: str, datatype: str, shape: tuple[int, ...], count: int) -
         raise InvalidInput(
             f"input {name!r} has {count} elements; {datatype} of shape {list(shape)} needs {math.prod(shape)}"
         )
-
-
-def _object_array(items: Sequence[object], shape: tuple[int, ...]) -> Array:
-    array = np.empty(len(items), object)
-    array[:] = items
-    return array.reshape(shape)

@@ -157,6 +157,4 @@ def _spec(name: str, tensor: Any) -> TensorSpec:
 
 
 def _text(array: Array) -> Array:
-    result = np.empty(array.size, object)
-    result[:] = [item.decode("utf-8", "replace") for item in array.flat]
-    return result.reshape(array.shape)
+    return np.fromiter((item.decode("utf-8", "replace") for item in array.flat), object).reshape(array.shape)
