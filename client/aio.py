@@ -127,7 +127,7 @@ class AsyncOutputQueue(_AsyncQueue):
         """Return the result of a request; see `OutputQueue.query`."""
         check_query(uri, timeout)
         with self._using_redis(timeout):
-            fields = await self._fetch(uri, delete)
+            fields = await run_async(self.db, fetch(self.name, uri, delete))
         if fields is None and timeout is not None:
             with self._using_redis(timeout):
                 end = time.monotonic() + timeout
@@ -159,9 +159,6 @@ class AsyncOutputQueue(_AsyncQueue):
             for keys in batched(results, SCAN_COUNT):
                 await self.db.delete(*keys)
         return results_of(self.name, results, self._recent)
-
-    async def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        return await run_async(self.db, fetch(self.name, uri, delete))
 
     async def _fetch_queued(self, uri: str, delete: bool) -> Fields | None:
         return await run_async(self.db, fetch_recent(self.name, uri, self._recent, delete))

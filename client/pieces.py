@@ -46,22 +46,6 @@ class Restarted:
 PieceOrRestart = Union[Result, Restarted]
 
 
-def read_pieces(job: str, uri: str, position: Position | None, after: str) -> Procedure[list[Piece]]:
-    """Return the pieces after the one of an id; none while there are none.
-
-    Raises:
-        RequestLost: If the position is known, and there is neither request nor piece.
-    """
-    pieces = [*read_reply((yield read_call(job, uri, after)))]
-    if pieces or position is None or (yield Call(HAS_ENTRY, [position.stream], [position.entry_id])):
-        return pieces
-    # The end may have come between the two commands.
-    pieces = [*read_reply((yield read_call(job, uri, after)))]
-    if not pieces:
-        raise request_lost(job)
-    return pieces
-
-
 class PieceIteration:
     """State of an iterator over pieces.
 
@@ -82,8 +66,20 @@ class PieceIteration:
         self.ended = False
 
     def read(self) -> Procedure[list[Piece]]:
-        """Read what has come since `last_id`; see `read_pieces`."""
-        return (yield from read_pieces(self.job, self.uri, self.position, self.last_id))
+        """Return the pieces after `last_id`; none while there are none.
+
+        Raises:
+            RequestLost: If the position is known, and there is neither request nor piece.
+        """
+        call, position = read_call(self.job, self.uri, self.last_id), self.position
+        pieces = [*read_reply((yield call))]
+        if pieces or position is None or (yield Call(HAS_ENTRY, [position.stream], [position.entry_id])):
+            return pieces
+        # The end may have come between the two commands.
+        pieces = [*read_reply((yield call))]
+        if not pieces:
+            raise request_lost(self.job)
+        return pieces
 
     def leave(self) -> Procedure[None]:
         """Stop the request, unless its answer has ended, and delete the pieces, which otherwise expire."""

@@ -165,9 +165,6 @@ class _Queue(Reconnecting):
             self._opened.add(opened)
         return opened
 
-    def _fetch(self, uri: str, delete: bool) -> Fields | None:
-        return run(self.db, fetch(self.name, uri, delete))
-
 
 def _remade(kind: type[_Queue], address: dict[str, Any]) -> _Queue:
     """Return a queue that was pickled."""
@@ -210,7 +207,7 @@ class OutputQueue(_Queue):
         """
         check_query(uri, timeout)
         with self._using_redis(timeout):
-            fields = self._fetch(uri, delete)
+            fields = run(self.db, fetch(self.name, uri, delete))
         if fields is None and timeout is not None:
             with self._using_redis(timeout):
                 fields = self._wait(uri, delete, timeout)
