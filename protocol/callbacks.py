@@ -6,12 +6,12 @@ has the same id then.
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.leases import LeaseQueue
 
@@ -23,7 +23,7 @@ CALLBACK_FAILED = "CALLBACK_FAILED"
 
 
 @dataclass(frozen=True)
-class Callback:
+class Callback(JsonRecord):
     """A result that is to be posted.
 
     Attributes:
@@ -40,14 +40,9 @@ class Callback:
     attempts: int = 0
     body: str = ""
 
-    @classmethod
-    def parse(cls, content: bytes) -> Callback:
-        """Read what `content` has written."""
-        return cls(**json.loads(content))
-
     def content(self) -> bytes:
-        """Return the callback as bytes."""
-        return json.dumps(asdict(self)).encode()
+        """Return the callback as bytes, for `from_json`."""
+        return self.to_json().encode()
 
     def failed(self, body: bytes) -> Callback:
         """Return the callback after a further attempt. It keeps the body, which outlives the results, unless large."""

@@ -28,7 +28,7 @@ def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
         )
     if (letter.code, letter.request.serde) == (CALLBACK_FAILED, SERDE):
         try:
-            callback = replace(Callback.parse(letter.request.data), attempts=0)
+            callback = replace(Callback.from_json(letter.request.data), attempts=0)
         except (TypeError, ValueError):
             raise InvalidInput(f"dead letter {letter_id} ({letter.request.uri!r}) has no callback") from None
         return queue_of(job).put(callback.id, callback.content(), 0, new=True)

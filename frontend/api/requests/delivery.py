@@ -69,7 +69,7 @@ class Delivery:
 
     async def _deliver(self, job: str, _: str, content: bytes) -> None:
         """Make one attempt."""
-        callback = Callback.parse(content)
+        callback = Callback.from_json(content)
         try:
             results = [] if callback.body else await self._results(callback)
         except RequestNotFound as error:

@@ -48,7 +48,7 @@ class _RequestRoutes:
         self._store = RequestStore(front.dispatch)
         hosts, secret = front.options.callback_hosts, front.options.callback_secret.get_secret_value()
         self._receivers = Receivers(hosts, secret)
-        self._delivery = Delivery(front, self._store, self._receivers, self._message)
+        self._delivery = Delivery(front, self._store, self._receivers, self._written)
         if hosts:
             front.on_start.append(self._delivery.start)
             front.on_close.append(self._delivery.close)
@@ -190,12 +190,9 @@ class _RequestRoutes:
             # asyncio logs every exception of a task that nothing has retrieved, and several tasks may have failed.
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _message(self, ticket: Ticket, results: list[StoredResult], model: str) -> bytes:
-        """Return the body of the callback of a request."""
-        return await self._written(ticket, results, model=model)
-
-    async def _written(self, ticket: Ticket, results: Sequence[StoredResult | None], **fields: str) -> bytes:
-        fields["id"] = str(ticket)
+    async def _written(self, ticket: Ticket, results: Sequence[StoredResult | None], model: str = "") -> bytes:
+        """Return the body of an answer; that of a callback has the name of the model."""
+        fields = {"model": model, "id": str(ticket)} if model else {"id": str(ticket)}
         present = [result.outcome for result in results if result is not None]
         if len(present) < len(results):
             counts = {"answered": len(present), "instances": len(results)}

@@ -218,9 +218,9 @@ def test_few_bodies_are_kept_for_a_receiver_that_is_away(serve, db, job, letters
     wait_until(lambda: len(receiver.posts) == 2)
     (first, second) = (body for _, body in receiver.posts)
     assert first == second
-    wait_until(lambda: [Callback.parse(one).attempts for one in db.hvals(JobKeys(job).callbacks)] == [2])
+    wait_until(lambda: [Callback.from_json(one).attempts for one in db.hvals(JobKeys(job).callbacks)] == [2])
     (kept,) = db.hvals(JobKeys(job).callbacks)
-    assert Callback.parse(kept).body == ""
+    assert Callback.from_json(kept).body == ""
 
 
 @pytest.mark.usefixtures("vectors")
