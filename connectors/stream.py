@@ -331,19 +331,9 @@ class StreamReader:
     def _xreadgroup(
         self, after: dict[str, str], count: int, block_ms: int | None
     ) -> list[tuple[bytes, list[tuple[bytes, Sequence[bytes] | None]]]]:
-        blocking = () if block_ms is None else ("BLOCK", block_ms)
-        command = (
-            "XREADGROUP",
-            "GROUP",
-            GROUP,
-            self._consumer,
-            "COUNT",
-            count,
-            *blocking,
-            "STREAMS",
-            *after,
-            *after.values(),
-        )
+        command: list[Argument] = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count]
+        command += [] if block_ms is None else ["BLOCK", block_ms]
+        command += ["STREAMS", *after, *after.values()]
         return self._guarded(lambda: self._reading.execute_command(*command) or [])
 
     def _parse(self, stream: str, raw: list[tuple[bytes, Sequence[bytes] | None]]) -> list[Entry]:

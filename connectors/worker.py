@@ -17,6 +17,7 @@ import stat
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -87,14 +88,11 @@ def _open_record() -> tuple[int, str]:
 
 
 def _remove_old(path: Path) -> None:
-    try:
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_mtime < time.time() - _KEEP_S:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-    except OSError:
-        # Its worker lives, or is that of another user.
-        return
+    # Its worker may live, or be that of another user.
+    with suppress(OSError), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_mtime < time.time() - _KEEP_S:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
 
 
 def _stopped(descriptor: int) -> None:

@@ -53,8 +53,7 @@ class HttpOptions(Settings):
     https_private_key_path: str = _option("", "PEM file of the private key of httpsCertificatePath.")
     grpc_enabled: bool = _option(True, "false: no gRPC.")
     grpc_compression: bool = _option(
-        False,
-        "true: take compressed messages over gRPC. Trust the senders: maxBodyBytes counts too late.",
+        False, "true: take compressed messages over gRPC. Trust the senders: maxBodyBytes counts too late."
     )
     grpc_port: int = _option(
         8980,
@@ -72,9 +71,7 @@ class HttpOptions(Settings):
     )
 
     redis_url: str = _option(
-        "",
-        "Redis of the jobs, such as redis://user:password@host:port/db; or redisHost and redisPort.",
-        repr=False,
+        "", "Redis of the jobs, such as redis://user:password@host:port/db; or redisHost and redisPort.", repr=False
     )
     redis_host: str = _option("localhost", "Host of Redis.", min_length=1)
     redis_port: int = _option(6379, "Port of Redis.", ge=1, le=65535)
@@ -96,8 +93,7 @@ class HttpOptions(Settings):
     )
     servable_manager_conf_path: str = _option("", "File servables-conf.yaml of the original: models and their jobs.")
     response_format: ResponseFormat = _option(
-        "json",
-        "How /predict writes predictions: json, or the texts of the original: bigdl (0.10 and later), zoo-0.9.",
+        "json", "How /predict writes predictions: json, or the texts of the original: bigdl (0.10 and later), zoo-0.9."
     )
 
     workers: int = _option(

@@ -205,20 +205,9 @@ class JobKeys:
 
     def lasting(self, generations: Iterable[int] = ()) -> list[str]:
         """Return all keys of the job that do not expire, and those of some of its generations."""
-        kept = (
-            self.generations,
-            self.slots(),
-            self.stats(),
-            self.slot_stats,
-            self.record,
-            self.limits,
-            self.dead_letters,
-            self.callbacks,
-            self.callback_times,
-            self.events,
-            self.history,
-        )
-        keys = [*self.streams, *kept, self.attempts, self.answered, self.controller, self.control]
+        keys = [*self.streams, self.generations, self.slots(), self.stats(), self.slot_stats, self.record, self.limits]
+        keys += [self.dead_letters, self.callbacks, self.callback_times, self.events, self.history]
+        keys += [self.attempts, self.answered, self.controller, self.control]
         for number in generations:
             keys += self.of_generation(number)
         return keys if self.secret == MODEL_SECRET_KEY else [*keys, self.secret]

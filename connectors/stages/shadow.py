@@ -180,10 +180,7 @@ class Comparator(Backlog[_Kept], AnswerStage):
             return
         keys = [self._keys.shadow(self._number).job, self._keys.compared(self._number), *done]
         examples = tally.examples
-        call(
-            self._client,
-            Call(TALLY, keys, [tally.largest, MOST_EXAMPLES, len(examples), *examples, *flat(counts)]),
-        )
+        call(self._client, Call(TALLY, keys, [tally.largest, MOST_EXAMPLES, len(examples), *examples, *flat(counts)]))
 
 
 def answers(client: redis.Redis, options: RedisOptions, *_: object) -> AnswerStage:

@@ -39,10 +39,7 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     api, predict = _V1Routes(front, v2), endpoint(front, _Codec())
     made = [Route("/v1/models", api.models, methods=["GET"])]
     for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
-        made += [
-            Route(f"{path}:predict", predict, methods=["POST"]),
-            Route(path, api.status, methods=["GET"]),
-        ]
+        made += [Route(f"{path}:predict", predict, methods=["POST"]), Route(path, api.status, methods=["GET"])]
     return made
 
 

@@ -126,11 +126,7 @@ def counted(part: Part) -> Part:
     return {"families": totals.counted(part["families"]), "timers": timers}
 
 
-def as_text(
-    part: Part,
-    ready: Mapping[JobLabels, bool],
-    jobs: Sequence[Reading],
-) -> bytes:
+def as_text(part: Part, ready: Mapping[JobLabels, bool], jobs: Sequence[Reading]) -> bytes:
     """Return metrics in the text format of Prometheus.
 
     Args:

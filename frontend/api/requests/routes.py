@@ -26,6 +26,7 @@ from cluster_serving.frontend.server.http.responses import Json, Written, dumps,
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id
+from cluster_serving.protocol.tensors import Inputs
 
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
@@ -70,15 +71,9 @@ class _RequestRoutes:
         call.protocol, call.model = "v1", model.name
         self._front.check(model, can_wait=True)
         self._front.metrics.asked("v1", model.name, len(records))
+        valid: Sequence[Inputs] = records if isinstance(records, Columns) else without_errors(records)
         ticket = await self._store.submit(
-            model.job,
-            records if isinstance(records, Columns) else without_errors(records),
-            call.priority,
-            call.client,
-            model.asked,
-            asked.stream,
-            call.timeout,
-            model.together,
+            model.job, valid, call.priority, call.client, model.asked, asked.stream, call.timeout, model.together
         )
         if callback is not None:
             try:

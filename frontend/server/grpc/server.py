@@ -267,7 +267,7 @@ class GrpcServer:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
         call = GrpcCall(context.time_remaining(), self._stopping, self._admission.bodies.share())
-        metadata = _metadata(context)
+        metadata = dict(context.invocation_metadata() or ())
         request_id = self._access_log.request_id(metadata.get("x-request-id", "").encode())
         current_id.set(request_id.decode())
         span = None
@@ -386,10 +386,6 @@ class _MeteredStream:
         if self._sizes:
             self._body.give(self._sizes.popleft())
             self._freed.set()
-
-
-def _metadata(context: Any) -> dict[str, Any]:
-    return dict(context.invocation_metadata() or ())
 
 
 def _serialized(message: Any) -> bytes:
