@@ -118,8 +118,7 @@ class _Page:
         call = call_of(request)
         call.protocol = "page"
         check_change(request, self._front.options, "queue dead letters again")
-        asked = parse(await read_body(call, self._front.options, _LONGEST_REQUEST))
-        ids = asked.get("ids") if isinstance(asked, dict) else None
+        ids = parse(await read_body(call, self._front.options, _LONGEST_REQUEST)).get("ids")
         if not isinstance(ids, list) or len(ids) > _MOST_LETTERS or not all(isinstance(each, str) for each in ids):
             raise InvalidInput(f"'ids' is not a list of up to {_MOST_LETTERS} ids of dead letters")
         job = (await self._front.registry.model(request.path_params["name"])).job

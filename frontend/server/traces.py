@@ -69,7 +69,7 @@ def begin(tracer: Tracer, traceparent: str) -> RequestSpan | None:
     parent = TraceContext.parse(traceparent)
     context = tracer.begin(parent, SERVICE)
     span = RequestSpan(tracer, context, parent) if context else None
-    trace.sender.set(span.send if span else _unsampled)
+    trace.sender.set(span.send if span else lambda _: None)
     trace_id.set(context.trace if context else "")
     return span
 
@@ -80,7 +80,3 @@ def _route(scope: Mapping[str, Any]) -> str:
     for name, value in scope.get("path_params", {}).items():
         route = re.sub(rf"/{re.escape(str(value))}(?=[/:]|$)", f"/{{{name}}}", route, count=1)
     return "" if scope["call"].protocol == OTHER else f" {route}"
-
-
-def _unsampled(_: str) -> None:
-    return None
