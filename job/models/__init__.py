@@ -1,6 +1,5 @@
 """Loading a model from its folder with the engine that the model needs."""
 
-import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect
 from cluster_serving.job.models.devices import device_of
 from cluster_serving.job.models.encryption import decrypt_folder
-from cluster_serving.job.models.formats import Format, requirements
+from cluster_serving.job.models.formats import Format, imported, requirements
 from cluster_serving.job.models.text.model import with_text
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -73,11 +72,10 @@ def load_from(files: ModelFiles, options: ModelOptions) -> Model:
 
 def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
     """Load a model that computes its own tensors, wherever they have the batch; see `load_model`."""
-    module, _, name = files.format.loader.partition(":")
     try:
         check_engine(files.format, str(files.folder))
         options = replace(options, path=str(files.folder), device=device_of(files.format, options))
-        model: Model = getattr(importlib.import_module(module), name)(files, options)
+        model: Model = imported(files.format.loader)(files, options)
     except ModelError:
         raise
     except Exception as error:

@@ -1,13 +1,12 @@
 """Choice of the device that computes a copy of a model, from what its engine reports (key `device`)."""
 
 import ctypes
-import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from cluster_serving.job.models.formats import ONNX, OPENVINO, TENSORFLOW, TORCH, Format
+from cluster_serving.job.models.formats import ONNX, OPENVINO, TENSORFLOW, TORCH, Format, imported
 from cluster_serving.job.options import AUTO, CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
@@ -47,9 +46,7 @@ def device_of(format: Format, options: ModelOptions) -> str:
     if not format.devices:
         reported = Reported(format.engine, (CPU,), "it computes on the CPU alone; convert the model to another format")
     else:
-        module, _, name = format.devices.partition(":")
-        ask = cast("Callable[[], Reported]", getattr(importlib.import_module(module), name))
-        reported = ask()
+        reported = cast("Reported", imported(format.devices)())
     return choose(options.device, reported, options.slot)
 
 

@@ -4,11 +4,13 @@ A distribution adds an engine by an entry point of the group `cluster_serving.en
 tuple of them. The built-in ones are entry points too, listed here: a job in a cluster has our code without metadata.
 """
 
+import importlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 GROUP = "cluster_serving.engines"
 """Group of the entry points of engines."""
@@ -48,31 +50,29 @@ class Format:
         return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
 
 
-def _module(name: str) -> str:
-    return f"{__package__}.{name}"
+def imported(place: str) -> Any:
+    """Return what "package.module:name" names; a module that begins with a dot is one of `job.models`."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module, __package__), name)
 
 
-_OF_TENSORFLOW = _module("tensorflow.session:devices")
-_OF_TORCH = _module("torch.module:devices")
+_OF_TENSORFLOW = ".tensorflow.session:devices"
+_OF_TORCH = ".torch.module:devices"
 
 OPENVINO = Format(
-    "OpenVINO",
-    _module("openvino.ir:OpenVINOModel"),
-    "openvino",
-    (("*.xml",), ("*.bin",)),
-    devices=_module("openvino.compiled:devices"),
+    "OpenVINO", ".openvino.ir:OpenVINOModel", "openvino", (("*.xml",), ("*.bin",)), devices=".openvino.compiled:devices"
 )
 TENSORFLOW = (
     Format(
         "TensorFlow",
-        _module("tensorflow.saved_model:SavedModel"),
+        ".tensorflow.saved_model:SavedModel",
         "tensorflow",
         (("saved_model.pb",), ("variables/",)),
         devices=_OF_TENSORFLOW,
     ),
     Format(
         "TensorFlow frozen graph",
-        _module("tensorflow.frozen_graph:FrozenGraph"),
+        ".tensorflow.frozen_graph:FrozenGraph",
         "tensorflow",
         (("*.pb",), ("graph_meta.json",)),
         frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
@@ -80,49 +80,40 @@ TENSORFLOW = (
     ),
     Format(
         "TensorFlow checkpoint",
-        _module("tensorflow.checkpoint:Checkpoint"),
+        ".tensorflow.checkpoint:Checkpoint",
         "tensorflow",
         (("*.meta",), ("*.index", "*.ckpt")),
         devices=_OF_TENSORFLOW,
     ),
     Format(
-        "Keras",
-        _module("tensorflow.keras:KerasModel"),
-        "tensorflow",
-        (("*.keras", "*.h5", "*.hdf5"),),
-        devices=_OF_TENSORFLOW,
+        "Keras", ".tensorflow.keras:KerasModel", "tensorflow", (("*.keras", "*.h5", "*.hdf5"),), devices=_OF_TENSORFLOW
     ),
 )
 TORCH = (
-    Format("TorchScript", _module("torch.script:load"), "torch", (("*.pt", "*.pth"),), devices=_OF_TORCH),
-    Format("torch.export", _module("torch.exported:ExportedProgram"), "torch", (("*.pt2",),), devices=_OF_TORCH),
+    Format("TorchScript", ".torch.script:load", "torch", (("*.pt", "*.pth"),), devices=_OF_TORCH),
+    Format("torch.export", ".torch.exported:ExportedProgram", "torch", (("*.pt2",),), devices=_OF_TORCH),
 )
-ONNX = Format("ONNX Runtime", _module("onnx:OnnxModel"), "onnxruntime", (("*.onnx",),), devices=_module("onnx:devices"))
-CAFFE = Format("Caffe", _module("caffe:CaffeModel"), "cv2", (("*.prototxt",), ("*.caffemodel",)))
+ONNX = Format("ONNX Runtime", ".onnx:OnnxModel", "onnxruntime", (("*.onnx",),), devices=".onnx:devices")
+CAFFE = Format("Caffe", ".caffe:CaffeModel", "cv2", (("*.prototxt",), ("*.caffemodel",)))
 BIGDL = Format(
-    "BigDL",
-    _module("bigdl.model:BigDLModel"),
-    "torch",
-    (("*.model", "*.bigdl"),),
-    frozenset({"*xgb*.model"}),
-    _OF_TORCH,
+    "BigDL", ".bigdl.model:BigDLModel", "torch", (("*.model", "*.bigdl"),), frozenset({"*xgb*.model"}), _OF_TORCH
 )
 XGBOOST = Format(
     "XGBoost",
-    _module("tabular.xgboost:XGBoostModel"),
+    ".tabular.xgboost:XGBoostModel",
     "xgboost",
     (("*.ubj", "*.xgb", "model.json", "*xgb*.json", "*xgb*.model"),),
     yields=True,
 )
 LIGHTGBM = Format(
     "LightGBM",
-    _module("tabular.lightgbm:LightGBMModel"),
+    ".tabular.lightgbm:LightGBMModel",
     "lightgbm",
     (("*.lgb", "model.txt", "*lgb*.txt", "*gbm*.txt"),),
     yields=True,
 )
-CATBOOST = Format("CatBoost", _module("tabular.catboost:CatBoostModel"), "catboost", (("*.cbm", "*.cb"),))
-SKOPS = Format("scikit-learn", _module("tabular.scikit_learn:ScikitLearnModel"), "skops", (("*.skops",),))
+CATBOOST = Format("CatBoost", ".tabular.catboost:CatBoostModel", "catboost", (("*.cbm", "*.cb"),))
+SKOPS = Format("scikit-learn", ".tabular.scikit_learn:ScikitLearnModel", "skops", (("*.skops",),))
 
 # The names are the extras that install them.
 _BUILT_IN = tuple(

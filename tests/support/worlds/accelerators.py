@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import sys
 from functools import cache
@@ -10,14 +9,13 @@ from pathlib import Path
 
 from cluster_serving.job.models.detect import detect
 from cluster_serving.job.models.devices import Reported
-from cluster_serving.job.models.formats import formats
+from cluster_serving.job.models.formats import formats, imported
 
 
 @cache
 def reported(asked: str) -> Reported:
     """What an engine reports, by the value of `Format.devices`."""
-    module, _, name = asked.partition(":")
-    found: Reported = getattr(importlib.import_module(module), name)()
+    found: Reported = imported(asked)()
     return found
 
 
