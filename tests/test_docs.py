@@ -1,6 +1,5 @@
 """The pages in Markdown name files that exist, and link to headings that exist; the site has each of them once."""
 
-import importlib
 import re
 import shutil
 import subprocess
@@ -44,16 +43,6 @@ def test_links_of_a_page_lead_somewhere(page):
         file = page.parent / path if path else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), target
-
-
-# Of PyFlink's own, when it is imported.
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:pyflink")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_programs_of_a_page_import_what_there_is(page):
-    programs = re.findall(r"^ *from (cluster_serving[\w.]*) import ([\w, ]+)$", page.read_text("utf8"), re.MULTILINE)
-    for module, names in programs:
-        for name in names.split(","):
-            assert hasattr(importlib.import_module(module), name.strip().partition(" as ")[0]), (module, name)
 
 
 def in_nav(entries):
