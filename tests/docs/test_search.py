@@ -1,0 +1,74 @@
+"""Usual questions, typed into the search of the site: the first page that comes up has the answer."""
+
+import shutil
+import subprocess
+import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler
+from urllib.parse import quote_plus
+
+import pytest
+
+from tests.support.fixtures import browser
+from tests.support.fixtures.http_server import HttpServer
+from tests.support.fixtures.pages import DOCS, ROOT
+
+ANSWERS = {
+    "out of memory": "how-to/faq.html#out-of-memory",
+    "use a GPU": "how-to/gpus.html",
+    "model too slow": "how-to/debugging.html",
+    "no answer": "how-to/faq.html#no-answer-comes",
+    "stuck request": "how-to/debugging.html",
+    "upgrade without downtime": "how-to/upgrade.html",
+    "batch size": "how-to/faq.html#which-batch-size",
+    "API key": "how-to/security.html",
+    "HTTPS": "how-to/security.html",
+    "Kubernetes install": "how-to/deploy/kubernetes.html",
+    "Prometheus metrics": "how-to/monitoring.html",
+    "convert PyTorch model": "how-to/convert-models.html",
+    "two models on one server": "how-to/faq.html#can-there-be-two-models",
+    "canary": "how-to/canary.html",
+    "cancel request": "how-to/python-client.html",
+    "timeout": "how-to/limits.html",
+    "dead letters": "how-to/dead-letters.html",
+    "Java client": "how-to/javascript-java.html",
+    "embeddings": "tutorials/embeddings.html",
+    "score a Parquet file": "how-to/scoring.html",
+    "migrate from TorchServe": "coming-from/torchserve.html",
+}
+"""By question, the beginning of the address of the page or paragraph that answers it."""
+
+
+class Files(SimpleHTTPRequestHandler):
+    """Sends the files of a folder, and logs nothing."""
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def search(tmp_path_factory):
+    """The search of the site: gives the addresses that come up for some words, best first."""
+    folder = tmp_path_factory.mktemp("search")
+    shutil.copytree(DOCS, folder / "docs")
+    shutil.copy(ROOT / "mkdocs.yml", folder)
+    subprocess.run([sys.executable, "-m", "zensical", "build"], cwd=folder, check=True, capture_output=True)
+    with HttpServer(partial(Files, directory=folder / "site")) as server, browser.chromium() as started:
+        page = started.new_page()
+        page.goto(f"{server.url}/index.html")
+        page.get_by_role("button", name="Search").first.click()
+
+        def ask(words):
+            page.get_by_role("combobox", name="Search").fill(words)
+            marked = f"?h={quote_plus(words)}"
+            page.locator(f"[role=option][href*='{marked}']").first.wait_for()
+            found = page.get_by_role("option").evaluate_all("links => links.map(link => link.href)")
+            return [link.removeprefix(f"{server.url}/").replace(marked, "") for link in found]
+
+        yield ask
+
+
+@pytest.mark.parametrize("question", ANSWERS)
+def test_the_first_page_that_comes_up_has_the_answer(search, question):
+    found = search(question)
+    assert found[0].startswith(ANSWERS[question]), found[:5]
