@@ -15,7 +15,7 @@ RUN python3 -m venv /opt/sbom \
     && /opt/sbom/bin/pip install --quiet "cyclonedx-bom>=7,<8" \
     && python3 -m venv /opt/venv
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 
 # The dependencies come before the packages: a changed line of ours does not install them again.
 FROM source AS client-build

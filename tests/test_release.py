@@ -1,5 +1,6 @@
 """What `make dist`, `make licenses` and `make release` promise."""
 
+import email
 import re
 import shutil
 import subprocess
@@ -16,8 +17,8 @@ ROOT = Path(__file__).parent.parent
 CODE = ("client", "connectors", "embed", "flink-conf", "frontend", "job", "launcher", "protocol", "settings")
 
 
-def build(folder, *options):
-    subprocess.run([sys.executable, "-m", "build", *options, "--outdir", folder, ROOT], check=True, capture_output=True)
+def build(folder, *options, root=ROOT):
+    subprocess.run([sys.executable, "-m", "build", *options, "--outdir", folder, root], check=True, capture_output=True)
 
 
 def contents(folder):
@@ -59,6 +60,39 @@ def test_an_index_takes_what_was_built(dist):
     for check in checks:
         ran = subprocess.run(check, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def page_on_an_index(wheel):
+    (name,) = [name for name in wheel if name.endswith("/METADATA")]
+    return email.message_from_bytes(wheel[name])
+
+
+LINKS = re.compile(r"\]\(([^)]+)\)")
+
+
+def test_the_page_on_an_index_has_no_link_to_a_file(dist):
+    page = page_on_an_index(contents(dist))
+    text = page.get_payload()
+    assert "## Serve your own model" in text and "your own Python code" in text
+    assert [link for link in LINKS.findall(text) if not link.startswith("https://")] == []
+    assert "![" not in text and page.get_all("Project-URL") is None
+
+
+def test_the_page_on_an_index_leads_to_the_repository_that_is_named(tmp_path):
+    clone, repository = tmp_path / "clone", "https://example.org/owner/serving"
+    clone.mkdir()
+    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "client", "cluster_serving"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, clone / name, **({"symlinks": True} if copy is shutil.copytree else {}))
+    change(clone / "pyproject.toml", 'repository = ""', f'repository = "{repository}"')
+    build(tmp_path / "dist", "--wheel", root=clone)
+    page = page_on_an_index(contents(tmp_path / "dist"))
+    at = f"v{release.version(ROOT)}"
+    links = LINKS.findall(page.get_payload())
+    assert f"{repository}/blob/{at}/docs/how-to/handlers.md" in links
+    assert f"{repository}/raw/{at}/docs/images/ui.png" in links
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert f"Source, {repository}" in page.get_all("Project-URL")
 
 
 def test_the_version_is_the_same_wherever_it_is_repeated():
