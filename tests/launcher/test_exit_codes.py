@@ -1,4 +1,4 @@
-"""The codes with which commands end are those of docs/reference/exit-codes.md."""
+"""The codes with which commands end are those of docs/reference/commands.md."""
 
 import os
 import re
@@ -13,7 +13,7 @@ import redis
 from cluster_serving.launcher.jobs.store import JobStore
 from tests.support.fixtures.cluster import BIN, run
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "exit-codes.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 TABLE = [int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text("utf8"), re.MULTILINE)]
 SLEEPING = """
 import signal
