@@ -11,11 +11,11 @@ from pathlib import Path
 import redis
 import yaml
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "deploy" / "kubernetes-scale.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "deploy" / "kubernetes.md"
 
 
 def recipe():
-    """Return the `spec` of the ScaledObject on the page about scaling on Kubernetes."""
+    """Return the `spec` of the ScaledObject on the page about Kubernetes."""
     (text,) = re.findall(r"```yaml\n(apiVersion: keda\.sh.*?)```", PAGE.read_text("utf8"), re.DOTALL)
     return yaml.safe_load(text)["spec"]
 
