@@ -43,15 +43,14 @@ class Answer(NamedTuple):
     rows: int = 0
 
     @property
-    def codes(self) -> dict[int, str]:
-        """Codes of the errors of all records that have failed, by index."""
-        count = self.entry.record_count
+    def codes(self) -> list[str]:
+        """Codes of the errors of all records that have failed."""
         if "code" in self.fields:
-            return dict.fromkeys(range(count), str(self.fields["code"]))
+            return [str(self.fields["code"])] * self.entry.record_count
         if EACH not in self.fields:
-            return {}
-        outcomes = enumerate(columns.outcomes(to_fields(self.fields), count))
-        return {index: outcome.code for index, outcome in outcomes if isinstance(outcome, ServingError)}
+            return []
+        outcomes = columns.outcomes(to_fields(self.fields), self.entry.record_count)
+        return [outcome.code for outcome in outcomes if isinstance(outcome, ServingError)]
 
 
 class AnsweredBatch(NamedTuple):

@@ -92,7 +92,7 @@ class Recovery:
         )
         self._attempts.forget(entry)
         self._slot.counts.add(FAILED, entry.record_count, error.code)
-        failures.note_all(entry, error.code, options, self._slot.index)
+        failures.note(entry, error.code, options, self._slot.index)
         return []
 
     def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int, **changes: Any) -> list[Entry]:

@@ -80,7 +80,7 @@ class Slot:
             write_answers(self.client, self.options.job, self.options.result_ttl_s, answers, self.options.version)
             for entry, error in refused:
                 self.counts.add(FAILED, entry.record_count, error.code)
-                failures.note_all(entry, error.code, self.options, self.index)
+                failures.note(entry, error.code, self.options, self.index)
 
     def _with_file(self, entry: Entry) -> Entry:
         if entry.file and not entry.path:

@@ -175,7 +175,7 @@ class DataPlane:
             seconds, priority = codec.options(call, model, asked)
             work = front.dispatch.predict(
                 *(model.job, asked.records, front.limited(seconds), priority, model.asked),
-                *(model.together, model.at_once, model.bounded),
+                *(model.together, model.at_once),
             )
             outcomes, call.version = await call.unless_gone(work)
         cost = codec.merging_cost(outcomes)

@@ -83,10 +83,10 @@ def chunks(records: Sequence[tensors.Inputs], most: int) -> list[Chunk]:
         return [([index], record) for index, record in enumerate(records)]
     if isinstance(records, Columns):
         return _parts(range(len(records)), records, most)
-    decoded = list(map(tensors.decoded, records))
+    decoded = [tensors.decode(each.data)[1] if isinstance(each, tensors.Encoded) else each for each in records]
     groups: dict[Hashable, list[int]] = {}
     for index, record in enumerate(decoded):
-        groups.setdefault(kinds(record) or index, []).append(index)
+        groups.setdefault(_kinds(record) or index, []).append(index)
     found: list[Chunk] = []
     for members in groups.values():
         if len(members) == 1:
@@ -106,30 +106,19 @@ def _parts(indices: Sequence[int], records: Columns, most: int) -> list[Chunk]:
     return found
 
 
-def kinds(record: Mapping[str, Any]) -> Hashable:
+def _kinds(record: Mapping[str, Any]) -> Hashable:
     """Return what records that share an entry have in common; None if the record shares none."""
-    found: list[Hashable] = []
+    kinds: list[Hashable] = []
     size = 0
     for name, value in record.items():
         if isinstance(value, np.ndarray):
-            found.append((name, value.dtype.str, value.shape))
+            kinds.append((name, value.dtype.str, value.shape))
             size += sum(map(len, value.flat)) if value.dtype == object else value.nbytes
         elif isinstance(value, Image):
-            found.append(name)
+            kinds.append(name)
         else:
             return None
-    return tuple(found) if size <= STACKED_BYTES else None
-
-
-def kinds_of_numbers(record: Mapping[str, Any]) -> Hashable:
-    """Return the same of a record of small tensors of numbers; None if it has anything else."""
-    numbers = all(isinstance(value, np.ndarray) and value.dtype != object for value in record.values())
-    return kinds(record) if numbers else None
-
-
-def together(records: Sequence[Mapping[str, Any]]) -> tensors.Inputs:
-    """Return the inputs of an entry of several records of the same kinds."""
-    return _stacked(records).arrays
+    return tuple(kinds) if size <= STACKED_BYTES else None
 
 
 def _stacked(records: Sequence[Mapping[str, Any]]) -> Columns:

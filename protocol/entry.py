@@ -50,11 +50,6 @@ _MOST_SHOWN = 200
 _TRACEPARENT = trace.FIELD.encode()
 
 
-def shown(uri: str) -> str:
-    """Return a uri as logs and traces show it: cut, and escaped, since clients choose it."""
-    return quote(uri[:_MOST_SHOWN], "/:@+=,#", errors="backslashreplace")
-
-
 def client_of(origin: str, reply_to: str) -> str:
     """Return the name of the caller or process that has sent a request; see `Entry.client`."""
     return origin or reply_to.rpartition("|")[2].partition(".")[0]
@@ -121,23 +116,9 @@ class Entry(NamedTuple):
         messages = json.loads(self.one_by_one) if self.one_by_one else {}
         return {int(index): PoisonRequest(message) for index, message in messages.items()}
 
-    @property
-    def uris(self) -> list[str]:
-        """Uris of the requests in the entry: its own, or, if its records are requests of several callers, one each.
-
-        The uri of several requests ends with their ids, and that of each with its own: `a/x,y` are `a#0/x` and `a#1/y`.
-        """
-        name, _, ids = self.uri.partition("/") if self.records else ("", "", "")
-        each = ids.split(",")
-        if len(each) < 2 or len(each) != self.record_count:
-            return [self.uri]
-        return [f"{name}#{index}/{one}" for index, one in enumerate(each)]
-
     def of_record(self, index: int, inputs: Mapping[str, Input]) -> Entry:
         """Return a record as if it were all of the entry, for a dead letter; its uri is that of the record."""
-        uris = self.uris
-        uri = uris[index] if len(uris) > 1 else f"{self.uri}#{index}"
-        return self._replace(uri=uri, data=tensors.encode(inputs), records=b"")
+        return self._replace(uri=f"{self.uri}#{index}", data=tensors.encode(inputs), records=b"")
 
     @property
     def client(self) -> str:
@@ -146,8 +127,8 @@ class Entry(NamedTuple):
 
     @property
     def shown_uri(self) -> str:
-        """The uri as logs and traces show it."""
-        return shown(self.uri)
+        """The uri as logs and traces show it: cut, and escaped, since clients choose it."""
+        return quote(self.uri[:_MOST_SHOWN], "/:@+=,", errors="backslashreplace")
 
     @property
     def in_pieces(self) -> bool:

@@ -187,11 +187,6 @@ def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
     return columns, {column.name: _from_arrow(column, batch.column(index)) for index, column in enumerate(columns)}
 
 
-def decoded(inputs: Inputs) -> Mapping[str, Input]:
-    """Return inputs as tensors by name, whether they are encoded or not."""
-    return decode(inputs.data)[1] if isinstance(inputs, Encoded) else inputs
-
-
 def count_strings(data: bytes) -> int:
     """Return the number of strings in a payload from `encode`; 0 if `decode` cannot read it."""
     try:

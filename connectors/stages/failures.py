@@ -22,4 +22,4 @@ class Failures(AnswerStage):
         for answer in batch.failing:
             # Records of different shapes have fields of their own, though none may have failed.
             if codes := answer.codes:
-                failures.note(answer.entry, codes, self._options, self._slot)
+                failures.note(answer.entry, codes[0], self._options, self._slot)

@@ -114,11 +114,9 @@ class Counting(Stage):
     def admit(self, entries: list[Entry]) -> list[Entry]:
         """Count the requests."""
         if entries:
-            several = [entry for entry in entries if entry.records]
-            requests = len(entries) + sum([len(entry.uris) - 1 for entry in several])
-            records = len(entries) + sum([entry.record_count - 1 for entry in several])
-            self.slot.counts.add(metrics.REQUESTS_IN, requests)
-            self.slot.counts.add(metrics.RECORDS_IN, records)
+            more = sum([entry.record_count - 1 for entry in entries if entry.records])
+            self.slot.counts.add(metrics.REQUESTS_IN, len(entries))
+            self.slot.counts.add(metrics.RECORDS_IN, len(entries) + more)
         return entries
 
     def readmit(self, entry: Entry) -> Entry | None:
@@ -146,7 +144,7 @@ class Stats(AnswerStage):
         compute_us, parts = batch.inference_us, batch.preprocess_us + batch.postprocess_us
         total_us = batch.wait_us + compute_us + write_us
         failing = batch.failing
-        failures = Counter(code for each in failing for code in each.codes.values())
+        failures = Counter(code for each in failing for code in each.codes)
         for code, count in failures.items():
             counts.add(metrics.FAILED, count, code)
         if given_up := sum([each.letter is not None for each in failing]):

@@ -70,7 +70,7 @@ class _Request(NamedTuple):
 
     @classmethod
     def of(cls, answer: Answer, began_ms: float | None) -> _Request:
-        entry, codes = answer.entry, [*answer.codes.values()]
+        entry, codes = answer.entry, answer.codes
         wait_ms = None if began_ms is None else max(0.0, began_ms - entry.queued_ms)
         return cls(entry.traceparent, entry.id, entry.shown_uri, codes[0] if codes else "", wait_ms)
 

@@ -18,7 +18,6 @@ from cluster_serving.client.pieces import PieceIteration, PieceOrRestart, pieces
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.caller import origin, request_id
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
-from cluster_serving.frontend.models.sharing import Sharing, Wish
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results
@@ -40,9 +39,6 @@ _LEAST_TIMEOUT = 0.001
 
 # Costs of a record (`Offload.run`), measured: 5 µs, or 20 with an image, and 0.5 µs.
 _DIVIDING_COST, _GATHERING_COST = 4000, 100
-
-_FEW = 4
-"""Requests in flight up to which each has an entry of its own."""
 
 _AT_ONCE = 50
 """Coroutines that begin before others have their turn: some milliseconds of requests to a job."""
@@ -211,9 +207,6 @@ class Dispatch:
         # So many are gathered before they are sent.
         self._gathered = int(options["window_count"]) if options.get("window") else 1
         self._offload = offload or Offload()
-        # What gathers requests counts entries.
-        self._few = sys.maxsize if self._gathered > 1 else _FEW
-        self._sharing = Sharing(self._send)
         self.on_answer: Callable[[str], None] = lambda job: None
         self._dispatchers = {
             job: DeferredDispatcher(
@@ -278,18 +271,15 @@ class Dispatch:
         version: str = "",
         together: int = 1,
         at_once: int = sys.maxsize,
-        bounded: bool = False,
     ) -> Predictions:
         """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest.
 
-        A `version` that is not empty must answer them. Up to `together` records share an entry of the stream, also
-        those of several requests (`Sharing`), unless the queue is `bounded`: it counts entries. Records beyond
-        `at_once` are sent as others are answered, so that requests of others do not wait for all of them.
+        A `version` that is not empty must answer them. Up to `together` records share an entry of the stream. Records
+        beyond `at_once` are sent as others are answered, so that requests of others do not wait for all of them.
         """
-        wish = Wish(job, priority, version, origin())
         if len(records) == 1:
             # A task would cost a tenth of a small request.
-            (outcome,), answered_by = await self._answer(wish, records[0], 1, timeout, 1 if bounded else together)
+            (outcome,), answered_by = await self._answer(job, records[0], 1, timeout, priority, version)
             return Predictions([outcome], answered_by or "")
         began = time.monotonic()
         chunks = await self.chunks(records, together)
@@ -297,7 +287,7 @@ class Dispatch:
         def left() -> float:
             return max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT)
 
-        works = (self._answer(wish, inputs, len(at), left()) for at, inputs in chunks)
+        works = (self._answer(job, inputs, len(at), left(), priority, version) for at, inputs in chunks)
         largest = max(len(indices) for indices, _ in chunks)
         size = min(len(chunks), self.limit.most, max(2, self._gathered, at_once // largest))
         answers = await in_window(works, size)
@@ -339,37 +329,24 @@ class Dispatch:
             await dispatcher.close()
 
     async def _answer(
-        self, wish: Wish, inputs: Inputs, records: int, timeout: float, together: int = 1
+        self, job: str, inputs: Inputs, records: int, timeout: float, priority: str, version: str
     ) -> tuple[columns.Outcomes, str | None]:
-        """Return the outcome of each record of an entry, and the version that has answered, once there is a place."""
+        """Return the outcome of each record of an entry, and the version that has answered."""
         began = time.monotonic()
-        limit = self.limit
         try:
-            waited = await limit.take(timeout)
+            waited = await self.limit.take(timeout)
             try:
                 seconds = max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT) if waited else timeout
-                # Where few requests are on their way, none is likely to come in the same turn.
-                if together > 1 and limit.count > self._few:
-                    return await self._sharing.answer(wish, inputs, seconds, together)
-                return await self._send(wish, inputs, records, [request_id.get()], seconds)
+                column = records if records > 1 else 0
+                fields = await self.dispatcher(job).request(
+                    job, inputs, seconds, priority, version or None, origin(), column, request_id.get()
+                )
+                self.on_answer(job)
+                cost = results.cost(fields)
+                outcomes = await self._offload.run(partial(columns.outcomes, fields, records), holding_gil=cost)
+                return outcomes, version_of(fields)
             finally:
-                limit.give()
-        except ServingError as error:
-            return columns.all_failed(error, records), error.version
-
-    async def _send(
-        self, wish: Wish, inputs: Inputs, records: int, ids: Sequence[str], timeout: float
-    ) -> tuple[columns.Outcomes, str | None]:
-        """Send an entry; return the outcome of each record, and the version that has answered."""
-        try:
-            fields = await self.dispatcher(wish.job).request(
-                *(wish.job, inputs, timeout, wish.priority, wish.version or None, wish.origin),
-                *(records if records > 1 else 0, ",".join(ids)),
-            )
-            self.on_answer(wish.job)
-            cost = results.cost(fields)
-            outcomes = await self._offload.run(partial(columns.outcomes, fields, records), holding_gil=cost)
-            return outcomes, version_of(fields)
+                self.limit.give()
         except ServingError as error:
             return columns.all_failed(error, records), error.version
 

@@ -21,7 +21,7 @@ from cluster_serving.protocol.connection import RetryBudget, persistent, transla
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, Generations
-from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, MAX_QUEUE_LENGTH, REFUSED_MODEL, JobKeys, to_text
+from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, at_once, read_reports
 from cluster_serving.protocol.stats import JobStats
@@ -74,7 +74,6 @@ class PublishedModel:
         generation: Number of the generation of the job, while it has a canary; otherwise None.
         canary: The model is that of the canary, which gets a share of the requests.
         refused: Reason why a new model in the folder is not served (`watchModel`); empty if there is none.
-        bounded: The queue of the job holds a limited number of requests (`maxQueueLength`).
         expected: A slot may answer soon though none reports so: a command starts or changes the job, or nothing tells.
     """
 
@@ -87,7 +86,6 @@ class PublishedModel:
     generation: int | None = None
     canary: bool = False
     refused: str = ""
-    bounded: bool = False
     expected: bool = False
 
     @classmethod
@@ -348,7 +346,6 @@ class ModelRegistry:
             keys = JobKeys(job)
             pipeline.hgetall(keys.slots())
             pipeline.time()
-            pipeline.hget(keys.limits, MAX_QUEUE_LENGTH)
             pipeline.hgetall(keys.generations)
 
         def refusal(pipeline: Any, job: str) -> None:
@@ -408,10 +405,8 @@ class ModelRegistry:
         numbers = {servable.job: number for servable, number in generations.items()}
 
         def state(pipeline: Any, job: str) -> None:
-            keys = JobKeys(job)
-            pipeline.hgetall(keys.slots(numbers[job]))
+            pipeline.hgetall(JobKeys(job).slots(numbers[job]))
             pipeline.time()
-            pipeline.hget(keys.limits, MAX_QUEUE_LENGTH)
 
         answers = await self._dispatch.ask([servable.job for servable in generations], state)
         models = [_state(servable, answer)[0] for servable, answer in zip(generations, answers, strict=True)]
@@ -445,15 +440,14 @@ def _state(
 ) -> tuple[PublishedModel | ServingError, int | None]:
     """Return the model of a job from the replies of Redis, or the error if they cannot be read.
 
-    The replies are the reports of slots, the time, the limit of the queue, and perhaps the generations; of those, the
-    number of the canary is returned too, if there is one. `refusal` has the reply with the reason why a new model is
-    not served.
+    The replies are the reports of slots, the time, and perhaps the generations; of those, the number of the canary is
+    returned too, if there is one. `refusal` has the reply with the reason why a new model is not served.
     """
     if isinstance(answer, ServingError):
         return answer, None
-    fields, (now, _), limit, *more = answer
+    fields, (now, _), *more = answer
     try:
-        model = replace(PublishedModel.of(servable, read_reports(fields, now)), bounded=limit is not None)
+        model = PublishedModel.of(servable, read_reports(fields, now))
         generations = Generations.read(*more) if more else Generations()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return ServingError(f"the reports of the slots of job {servable.job!r} cannot be read: {error!r}"), None

@@ -1,6 +1,5 @@
 """Requests of many records, of which several share an entry: each record is answered as if it came alone."""
 
-import asyncio
 import json
 import struct
 from base64 import b64encode
@@ -8,7 +7,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
-import httpx
 import numpy as np
 import pytest
 
@@ -72,50 +70,6 @@ def test_each_record_of_a_request_is_answered_as_if_it_came_alone(started, clust
             assert result["greeting"].item() == f"hello n{index}" and result.version == "1"
             assert (result["about"].item() or {}).get("size", 2) == sizes[index]
     assert isinstance(refused.error, InvalidInput)
-
-
-STEPS = """
-    class Handler:
-        inputs = {"x": "float32[?]"}
-        outputs = {"y": "float32[?]"}
-
-        def predict(self, records):
-            return [{"y": x * 2} if x[0] % 25 else ValueError(f"{x[0]:g} is no step") for x in records["x"]]
-    """
-
-
-@pytest.mark.parametrize("mode", ["thread", "process"])
-def test_requests_of_several_callers_that_share_entries_are_answered_each(started, cluster_db, front, tmp_path, mode):
-    write(tmp_path, STEPS)
-    job = f"shared-{mode}"
-    started(jobName=job, modelPath=tmp_path, maxBatchSize=16, executionMode=mode)
-
-    async def ask(client, number):
-        body, marks = {"instances": [{"x": [number, 1]}]}, {"X-Request-Id": f"{job}-{number}"}
-        return await client.post(f"/v1/models/{job}:predict", json=body, headers=marks)
-
-    async def ask_all():
-        limits = httpx.Limits(max_connections=100)
-        async with httpx.AsyncClient(base_url=front.base_url, timeout=60, limits=limits) as client:
-            return await asyncio.gather(*(ask(client, number) for number in range(400)))
-
-    for number, answer in enumerate(asyncio.run(ask_all())):
-        assert answer.headers["X-Request-Id"] == f"{job}-{number}"
-        if number % 25:
-            assert answer.json() == {"predictions": [[2 * number, 2]]}
-        else:
-            assert answer.status_code == 500 and f"{number} is no step" in answer.json()["error"]
-
-    def counted(name):
-        figures = cluster_db.hgetall(JobKeys(job).slot_stats).items()
-        return sum(int(count) for field, count in figures if field.decode().endswith(f"/{name}"))
-
-    wait_until(lambda: (counted("requests_in"), counted("records_in")) == (400, 400))
-    totals = JobStats.read(cluster_db.hgetall(JobKeys(job).stats()))
-    assert (totals.requests, totals.failures) == (400, 16)
-    uris = {letter[b"uri"].decode() for _, letter in cluster_db.xrange(JobKeys(job).dead_letters)}
-    assert {uri.partition("/")[2] for uri in uris} == {f"{job}-{number}" for number in range(0, 400, 25)}
-    assert cluster_db.xinfo_stream(job)["entries-added"] < 400
 
 
 PICTURES = """

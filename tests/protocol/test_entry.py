@@ -21,25 +21,6 @@ def test_an_entry_without_uri_cannot_be_answered():
             entry.parse_entry(b"1-0", fields)
 
 
-@pytest.mark.parametrize(
-    ("uri", "records", "uris"),
-    [
-        ("a/x,y,z", b"3", ["a#0/x", "a#1/y", "a#2/z"]),
-        ("a/,y", b"2", ["a#0/", "a#1/y"]),
-        # One request of several records, and one record of any uri.
-        ("a/x", b"3", ["a/x"]),
-        ("a/x,y", b"3", ["a/x,y"]),
-        ("a/x,y", b"", ["a/x,y"]),
-        ("a", b"2", ["a"]),
-    ],
-)
-def test_an_entry_names_the_requests_of_several_callers(uri, records, uris):
-    several = Entry(b"1-0", uri, b"", records=records)
-    assert several.uris == uris
-    letters = [several.of_record(index, {"x": np.zeros(1)}).uri for index in range(several.record_count)]
-    assert letters == (uris if len(uris) > 1 else [f"{uri}#{index}" for index in range(several.record_count)])
-
-
 @pytest.mark.parametrize("size", [0, 4097])
 def test_a_uri_that_only_original_clients_send_can_be_answered(size):
     with pytest.raises(InvalidInput, match=f"the uri has {size} bytes; expected 1 to 4096"):

@@ -64,12 +64,12 @@ def table_of(items: Sequence[Logged], version: str, without: Sequence[str] = ())
 
 def _rows(item: Logged, version: str) -> Iterator[dict[str, Any]]:
     entry = item.entry
-    inputs, uris = _inputs(entry), entry.uris
+    inputs = _inputs(entry)
     for record, outcome in enumerate(_outcomes(to_fields(item.fields), entry.record_count)):
         error = outcome if isinstance(outcome, ServingError) else None
         yield {
             "time": entry.queued_ms,
-            "uri": (uris[record] if len(uris) > 1 else entry.uri).encode("utf8", "replace").decode(),
+            "uri": entry.uri.encode("utf8", "replace").decode(),
             "record": record,
             "version": version,
             "latency_ms": item.latency_us / 1000,

@@ -53,16 +53,6 @@ def test_an_entry_with_a_failed_record_has_one_line(stage, caplog):
     assert caplog.messages == ["request failed: INFERENCE_FAILED job=digits version=7 slot=2 request=many trace=-"]
 
 
-def test_each_failed_request_of_an_entry_of_several_callers_has_a_line(stage, caplog, db, job):
-    good = encode_result(True, ["y"], [np.zeros(1, "f4")])
-    entry = Entry(b"1-0", "a/x,y,z", b"", records=b"3")
-    stage.answered(AnsweredBatch([Answer(entry, "", columns.joined([FAILED, good, FAILED]))], 0, 0), 0)
-    assert [message.split()[6] for message in caplog.messages] == ["request=a#0/x", "request=a#2/z"]
-    caplog.clear()
-    slots.make(db, RedisOptions("", job)).refuse([(entry, DeadlineExceeded("too late"))])
-    assert [message.split()[6] for message in caplog.messages] == ["request=a#0/x", "request=a#1/y", "request=a#2/z"]
-
-
 def test_many_failures_are_counted_instead(stage, caplog):
     entry = Entry(b"1-0", "a", b"")
     stage.answered(AnsweredBatch([Answer(entry, "", FAILED)] * 1000, 0, 0), 0)

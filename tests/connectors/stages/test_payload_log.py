@@ -63,12 +63,6 @@ def logged(made, *answers):
     return pd.read_parquet(log._options.payload_log_to).sort_values(["time", "record"], ignore_index=True)
 
 
-def test_requests_of_several_callers_have_their_own_uris(make):
-    shared = entry(0, {"x": np.zeros((2, 4))}, b"2")._replace(uri="a/x,y")
-    rows = logged(make(), answer(shared, y=np.zeros((2, 4))))
-    assert rows[["uri", "record"]].values.tolist() == [["a#0/x", 0], ["a#1/y", 1]]
-
-
 def test_the_log_has_inputs_outputs_version_and_latency(make):
     xs = np.arange(12, dtype="f4").reshape(3, 4)
     rows = logged(make(), *(answer(entry(number, {"x": x}), y=2 * x) for number, x in enumerate(xs)))

@@ -205,7 +205,7 @@ def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job)
 
 
 def test_a_front_end_that_may_not_read_the_controller_serves_all_the_same(redis_server, db, model):
-    keys = [JOBS_KEY, JobKeys(model).slots(), JobKeys(model).generations, JobKeys(model).limits]
+    keys = [JOBS_KEY, JobKeys(model).slots(), JobKeys(model).generations]
     db.acl_setuser("front", enabled=True, nopass=True, commands=["+@all"], keys=keys)
     try:
         found, _ = ask(f"redis://front:any@127.0.0.1:{redis_server.port}", (model,))
