@@ -1,6 +1,7 @@
 """Answers of requests, and the script that writes them to Redis."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from cluster_serving.protocol import columns
@@ -28,7 +29,7 @@ class Answer(NamedTuple):
         entry: The request.
         flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         fields: Fields of the result hash.
-        letter: Dead letter, if the request is given up.
+        letters: Dead letters of the request, or of those of its records that are given up.
         part: Index of the record, or of the first one, of an entry that has several; -1 for the whole entry.
         outputs: Names and values of the outputs of such records, if they take the place of `fields`.
         rows: Number of records that `outputs` have along a first dimension; 0 for a record without that dimension.
@@ -37,7 +38,7 @@ class Answer(NamedTuple):
     entry: Entry
     flow_id: str
     fields: Mapping[str, str | bytes]
-    letter: DeadLetter | None = None
+    letters: Sequence[DeadLetter] = ()
     part: int = -1
     outputs: tuple[Sequence[str], Sequence[Array]] | None = None
     rows: int = 0
@@ -97,22 +98,22 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     versions: list[Argument] = [VERSION, version.encode()] if version else []
     end: list[Argument] = [END, ""]
-    for entry, _, fields, letter, *_ in answers:
+    for entry, _, fields, letters, *_ in answers:
         if image_stream.sent(job, entry):
             fields = image_stream.result_fields(fields)
         uri = to_bytes(entry.uri)
         key = natives + uri if entry.native else result_key_of(job, entry)
         channel = to_bytes(entry.reply_to) or channels + uri
         announcement = "line"
-        parts, letter_parts = flat(fields) + versions, flat(letter.fields()) if letter else []
+        parts, letter_parts = flat(fields) + versions, [flat(letter.fields()) for letter in letters]
         if entry.reply_with == RESULT:
             announcement = "result" if sum(map(len, fields.values())) <= MAX_PUBLISHED_BYTES else "uri"
         elif entry.in_pieces:
             key = channel = to_bytes(names.pieces(entry.uri))
             announcement, parts = "pieces", end + parts
         keys += [names.stream(entry.priority), key]
-        sizes = len(parts), len(letter_parts), entry.record_count
-        arguments += [entry.id, channel, uri, announcement, *sizes, *parts, *letter_parts]
+        sizes = len(parts), len(letter_parts), max(map(len, letter_parts), default=1), entry.record_count
+        arguments += [entry.id, channel, uri, announcement, *sizes, *parts, *chain.from_iterable(letter_parts)]
     written = int(call(client, Call(ANSWER, keys, arguments)))
     for entry, *_ in answers:
         # A request that is not pending is computed later if its group was lost; then it is still in the stream.
@@ -132,7 +133,7 @@ def dead_letter(
         redis.RedisError: If Redis cannot be used; the request may then still be pending.
     """
     letter = DeadLetter.of(entry, error, traceback)
-    write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), letter)], version)
+    write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), [letter])], version)
 
 
 def _is_queued(client: Commands, job: str, entry: Entry) -> bool:

@@ -45,8 +45,8 @@ class FailingClients:
         record.failed += 1
         return not was_apart and self.is_apart(client)
 
-    def sends_apart(self, client: str) -> bool:
-        """Count a request of a client; return True if it goes into a batch of this client alone."""
+    def sends_apart(self, client: str, records: int = 1) -> bool:
+        """Count the records of a request of a client; return True if they go into a batch of this client alone."""
         record = self._records.get(client)
         if record is None:
             self._others_at = self._clock()
@@ -57,7 +57,7 @@ class FailingClients:
             if not record.failed:
                 del self._records[client]
                 return False
-        record.seen += 1
+        record.seen += records
         apart = self.is_apart(client)
         if not apart:
             self._others_at = self._clock()

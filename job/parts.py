@@ -43,8 +43,8 @@ def _joined(parts: Sequence[Answer]) -> Answer:
     names = first.outputs[0] if first.outputs else ()
     arrays = [_arrays(part) for part in parts if part.outputs and part.outputs[0] == names]
     fields = columns.stacked(names, arrays) if len(arrays) == len(parts) else None
-    letter = next((part.letter for part in parts if part.letter), None)
-    return Answer(first.entry, first.flow_id, fields or columns.joined([*map(_fields, _each(parts))]), letter)
+    letters = [letter for part in parts for letter in part.letters]
+    return Answer(first.entry, first.flow_id, fields or columns.joined([*map(_fields, _each(parts))]), letters)
 
 
 def _arrays(part: Answer) -> Sequence[Array]:

@@ -90,11 +90,11 @@ class Request(NamedTuple):
 
     def fail(self, error: ServingError) -> Answer:
         """Return the answer with an error; the failure of a handler is kept as a dead letter, with its traceback."""
-        letter = None
+        letters = []
         if isinstance(error, HandlerFailed):
             error.report()
-            letter = DeadLetter.of(self.single, error, error.traceback)
-        return self.answer(encode_error(error))._replace(letter=letter)
+            letters = [DeadLetter.of(self.single, error, error.traceback)]
+        return self.answer(encode_error(error))._replace(letters=letters)
 
 
 def with_errors(requests: Sequence[Request], errors: Mapping[tuple[str, bytes], ServingError]) -> Sequence[Request]:

@@ -98,7 +98,7 @@ class BatchingWindow(KeyedProcessFunction):
                 continue
             if self._any_size:
                 signature = any_size(signature)
-            key = signature, entry.client if failing and failing.sends_apart(entry.client) else None
+            key = signature, entry.client if failing and failing.sends_apart(entry.client, entry.record_count) else None
             yield from self._add(key, request)
         if not more and self._options.greedy_batching:
             for batch in self._batcher.flush():

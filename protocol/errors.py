@@ -38,8 +38,10 @@ class ServingError(Exception):
         return str(self).encode("utf8", "backslashreplace")[:MAX_MESSAGE_BYTES].decode("utf8", "ignore")
 
     def renewed(self) -> Self:
-        """Return an equal error for another request, since one shared object would collect the tracebacks of all."""
-        return type(self)(*self.args)
+        """Return an equal error for another record, since one shared object would collect the tracebacks of all."""
+        twin = type(self)(*self.args)
+        twin.version, twin.uri = self.version, self.uri
+        return twin
 
 
 class InvalidInput(ServingError, ValueError):

@@ -147,7 +147,7 @@ class Stats(AnswerStage):
         failures = Counter(code for each in failing for code in each.codes)
         for code, count in failures.items():
             counts.add(metrics.FAILED, count, code)
-        if given_up := sum([each.letter is not None for each in failing]):
+        if given_up := sum([len(each.letters) for each in failing]):
             counts.add(metrics.GIVEN_UP, given_up)
         if failed := sum(failures.values()):
             counts.add(metrics.FAILED_TIME, failed * total_us)

@@ -2,8 +2,8 @@
 -- refuses a MULTI as a whole, while a script may go on once it has deleted something; and only answering makes room.
 -- KEYS: dead letters, counter, then per answer stream and result. ARGV: group, seconds to keep results, most dead
 -- letters, then per answer entry id, channel, uri, kind of announcement (line, result or uri; or pieces, of which the
--- answer is the last one), number of fields and values of the result, number of those of the dead letter, number of
--- records, and both lists. Reply: number of requests that were pending; or the error of a result that was refused: its
+-- answer is the last one), number of fields and values of the result, number of dead letters, number of fields and
+-- values of each, number of records, and these lists. Reply: number of requests that were pending; or the error of a result that was refused: its
 -- request is pending again.
 
 local written, records = 0, 0
@@ -28,8 +28,9 @@ end
 local failure
 for i = 3, #KEYS, 2 do
   local stream, key = KEYS[i], KEYS[i + 1]
-  local id, channel, uri, kind, fields, letter, count = unpack(ARGV, at, at + 6)
-  fields, letter, at = tonumber(fields), tonumber(letter), at + 7
+  local id, channel, uri, kind, fields, letters, size, count = unpack(ARGV, at, at + 7)
+  fields, letters, size, at = tonumber(fields), tonumber(letters), tonumber(size), at + 8
+  local last = at + fields + letters * size - 1
   local last_id = kind == 'pieces' and id_after_pieces(key)
   if redis.call('XACK', stream, ARGV[1], id) == 1 then
     if last_id then
@@ -44,23 +45,23 @@ for i = 3, #KEYS, 2 do
       break
     end
     table.insert(list_of(done, stream), id)
-    if letter > 0 then
-      redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, at + fields, at + fields + letter - 1))
+    for j = at + fields, last, size do
+      redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', ARGV[3], '*', unpack(ARGV, j, j + size - 1))
     end
     if kind == 'line' or kind == 'pieces' then
       table.insert(list_of(lines, channel), uri)
     else
-      local list, last = list_of(arrays, channel), kind == 'uri' and at - 1 or at + fields - 1
+      local list, told = list_of(arrays, channel), kind == 'uri' and at - 1 or at + fields - 1
       local n = #list
-      list[n + 1], list[n + 2], list[n + 3], list[n + 4] = array[last - at + 2], bulk[#uri], uri, '\r\n'
-      for j = at, last do
+      list[n + 1], list[n + 2], list[n + 3], list[n + 4] = array[told - at + 2], bulk[#uri], uri, '\r\n'
+      for j = at, told do
         n = n + 3
         list[n + 2], list[n + 3], list[n + 4] = bulk[#ARGV[j]], ARGV[j], '\r\n'
       end
     end
     written, records = written + 1, records + count
   end
-  at = at + fields + letter
+  at = last + 1
 end
 -- One command for many entries costs a fraction of many commands; unpack takes some thousand values.
 for stream, ids in pairs(done) do

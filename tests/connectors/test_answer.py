@@ -9,6 +9,7 @@ from cluster_serving.connectors.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.results import encode_error
 from tests.support.fixtures.redis_server import on_each_server
 
 
@@ -122,6 +123,14 @@ def entry(db, job):
     )
     yield StreamReader(db, job, "c", 60_000).read(1, None)[0]
     db.delete(JobKeys(job).dead_letters, JobKeys(job).attempts)
+
+
+def test_each_record_that_is_given_up_has_a_dead_letter(db, job, entry):
+    letters = [DeadLetter.of(entry._replace(uri=f"a#{index}"), PoisonRequest(f"no {index}")) for index in (1, 3)]
+    answers = [Answer(entry, "", encode_error(PoisonRequest("no")), letters)]
+    assert write_answers(db, job, 60, answers) == 1
+    found = [(letter[b"uri"], letter[b"error"]) for _, letter in db.xrange(JobKeys(job).dead_letters)]
+    assert found == [(b"a#1", b"no 1"), (b"a#3", b"no 3")]
 
 
 def test_a_dead_letter_is_kept_and_its_client_is_told(db, job, entry):

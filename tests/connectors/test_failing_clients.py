@@ -40,6 +40,12 @@ def test_a_client_that_fails_seldom_shares_batches_with_others(failing):
     assert not failing.is_apart("a")
 
 
+def test_good_records_of_a_request_count_as_much_as_bad_ones(failing):
+    for _ in range(2):
+        failing.blame("a")
+    assert not failing.sends_apart("a", 64) and not failing.mostly_fails("a")
+
+
 def test_a_client_without_further_failures_is_forgotten(failing, clock):
     for _ in range(3):
         failing.blame("a")

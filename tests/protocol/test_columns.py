@@ -178,6 +178,15 @@ def test_records_that_fail_or_differ_have_results_of_their_own():
     assert isinstance(second, InferenceFailed) and str(second) == "negative"
 
 
+def test_the_error_of_a_record_names_the_version_that_answered():
+    one = encode_result(True, ["y"], [np.zeros(1)])
+    fields = columns.joined([one, encode_error(InferenceFailed("no"))]) | {"version": "7"}
+    _, failed = columns.outcomes(to_fields(fields), 2)
+    assert failed.version == "7"
+    whole = columns.outcomes(to_fields(encode_error(InferenceFailed("no")) | {"version": "7"}), 2)
+    assert [outcome.version for outcome in whole] == ["7", "7"]
+
+
 def test_an_entry_that_fails_as_a_whole_fails_each_record():
     outcomes = columns.outcomes(to_fields(encode_error(InvalidInput("no"))), 3)
     assert [str(outcome) for outcome in outcomes] == ["no"] * 3
