@@ -6,6 +6,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
+# Containers often set it. Each command and job of the editable installation would then compile all its modules again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
 
 help:  ## List the targets
