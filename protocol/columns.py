@@ -7,7 +7,7 @@ each record instead (`EACH`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, Union, overload
 
 import numpy as np
@@ -206,7 +206,7 @@ def split(fields: Fields, count: int, read: Callable[[Fields], T], row: Callable
     if count == 1:
         return [read(fields)]
     if EACH.encode() in fields:
-        return [read(each) for each in _each(fields)]
+        return [read(each) for each in results(fields)]
     return [*map(row, Columns(decode_arrays(fields)))]
 
 
@@ -243,7 +243,8 @@ def _concatenated(arrays: Sequence[Array]) -> Array:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _each(fields: Fields) -> Iterable[Fields]:
+def results(fields: Fields) -> Iterator[Fields]:
+    """Yield the result of each record, from a result that has them (`EACH`)."""
     packed: Mapping[str, Any] = tensors.decode(fields[b"value"])[1]
     content, at, part = packed["content"].tobytes(), 0, 0
     for count in packed["counts"].tolist():

@@ -10,10 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
+from cluster_serving.protocol.columns import EACH, results
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import to_text
 from cluster_serving.protocol.results import Fields, decode_arrays, is_ranked
@@ -31,6 +33,8 @@ LATENCY_US = "latency_us"
 _COUNTS = ("compared", "differing", "serving_failures", "shadow_failures", "skipped")
 _SIDES = ("serving", "shadow")
 _MOST_CHARACTERS = 200
+_MOST_RECORDS = 3
+_EACH = EACH.encode()
 
 
 class Tally:
@@ -52,10 +56,10 @@ class Tally:
         self.counts["compared"] += 1
         for side, latency_us in zip(_SIDES, (int(serving[LATENCY_US.encode()]), shadow_us)):
             self.counts[f"{side}_ms:{bound(LATENCY_BOUNDS_MS, latency_us / 1000)}"] += 1
-        failed = [b"code" in serving, b"code" in shadow]
-        if failed == [True, False]:
+        failed = [_failures(serving), _failures(shadow)]
+        if failed[0] and not failed[1]:
             self.counts["serving_failures"] += 1
-        elif failed == [False, True]:
+        elif failed[1] and not failed[0]:
             self.counts["shadow_failures"] += 1
         what, largest = difference(serving, shadow)
         self.largest = max(self.largest, largest)
@@ -74,8 +78,8 @@ class Comparison:
     Attributes:
         compared: Number of requests that both have answered.
         differing: Number of those whose answers differ, also if only one is an error.
-        serving_failures: Number of those that failed only where they were served.
-        shadow_failures: Number of those that failed only in the shadow.
+        serving_failures: Number of those that failed, or had records that failed, only where they were served.
+        shadow_failures: Number of those that did so only in the shadow.
         given_up: Number of copies that are dead letters, since the process of the shadow died of them; not compared.
         skipped: Number of requests of the share that were not compared, since the shadow or Redis was too slow or full.
         largest: Largest difference between two numbers.
@@ -118,6 +122,8 @@ def difference(serving: Fields, shadow: Fields) -> tuple[str, float]:
     if b"code" in serving or b"code" in shadow:
         codes = [fields.get(b"code", b"no error").decode() for fields in (serving, shadow)]
         return ("" if codes[0] == codes[1] else f"{codes[0]} became {codes[1]}"), 0.0
+    if _EACH in serving or _EACH in shadow:
+        return _difference_of_records(serving, shadow)
     try:
         before, after = decode_arrays(serving), decode_arrays(shadow)
     except Exception as error:
@@ -133,6 +139,21 @@ def difference(serving: Fields, shadow: Fields) -> tuple[str, float]:
             texts.append(f"output {name}: {text}")
         largest = max(largest, distance)
     return "; ".join(texts), largest
+
+
+def _failures(fields: Fields) -> int:
+    """Return the number of records that have failed; 1 for the whole request."""
+    return 1 if b"code" in fields else int(fields.get(_EACH, 0))
+
+
+def _difference_of_records(serving: Fields, shadow: Fields) -> tuple[str, float]:
+    """Return the same for requests of many records, of which at least one answer has a result for each."""
+    if not (_EACH in serving and _EACH in shadow):
+        before, after = _failures(serving), _failures(shadow)
+        return (f"{before} failed records became {after}" if before != after else "the shapes of records differ"), 0.0
+    found = [difference(*both) for both in zip(results(serving), results(shadow))]
+    texts = [f"record {index}: {text}" for index, (text, _) in enumerate(found) if text]
+    return "; ".join(texts[:_MOST_RECORDS]), max(largest for _, largest in found)
 
 
 def _difference(before: Array, after: Array) -> tuple[str, float]:
@@ -179,6 +200,8 @@ def _shown(fields: Fields) -> str:
     """Return an answer in short."""
     if b"code" in fields:
         text = f"{fields[b'code'].decode()}: {to_text(fields.get(b'error', b''))}"
+    elif _EACH in fields:
+        text = " | ".join(map(_shown, islice(results(fields), _MOST_RECORDS)))
     else:
         try:
             arrays = decode_arrays(fields)

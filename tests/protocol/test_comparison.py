@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from cluster_serving.protocol.comparison import difference
-from cluster_serving.protocol.results import encode_ranked, encode_result, mark_json, to_fields
+from cluster_serving.protocol import columns
+from cluster_serving.protocol.comparison import LATENCY_US, Tally, difference
+from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result, mark_json, to_fields
 
 
 def fields(*outputs, names="yz", native=True):
@@ -60,3 +62,30 @@ def test_answers_are_alike(serving, shadow):
 )
 def test_answers_differ(serving, shadow, told):
     assert told in difference(serving, shadow)[0]
+
+
+BAD = encode_error(InferenceFailed("no"))
+
+
+def records(*values):
+    """The answer to a request of many records, of which those without a value have failed."""
+    results = [BAD if value is None else encode_result(True, ["y"], [floats(value)]) for value in values]
+    return to_fields(columns.joined(results) if None in values else columns.stacked(["y"], [[floats(*values)]]))
+
+
+@pytest.mark.parametrize(
+    ("serving", "shadow", "told", "failures"),
+    [
+        (records(1, 2, None), records(1, 2.001, None), "", {}),
+        (records(1, 2, None), records(1, 5, None), "record 1: output y: 1 of 1 numbers differ, by up to 3", {}),
+        (records(1, 2, 3), records(1, 2, None), "0 failed records became 1", {"shadow_failures": 1}),
+        (records(1, None, 3), records(1, 2, 3), "1 failed records became 0", {"serving_failures": 1}),
+        (records(1, None, 3), to_fields(BAD), "no error became INFERENCE_FAILED", {}),
+    ],
+)
+def test_records_of_a_request_are_compared_one_by_one(serving, shadow, told, failures):
+    tally = Tally()
+    tally.add({**serving, LATENCY_US.encode(): b"1"}, shadow, 1)
+    assert difference(serving, shadow)[0] == told
+    assert {name: count for name, count in tally.counts.items() if name.endswith("_failures")} == failures
+    assert tally.counts["compared"] == 1 and tally.counts["differing"] == bool(told)
