@@ -123,6 +123,19 @@ class Attempts:
             return replace(attempt, stops=attempt.stops + 1, excused=attempt.excused + 1)
         return replace(attempt, traceback=end, crashed=True) if end else attempt
 
+    def outlived(self, entry: Entry) -> None:
+        """Note that this process has ended its attempt at a request, which another slot has taken over meanwhile.
+
+        Without it, what ends this process later, a crash at its next request say, would convict this one.
+        """
+        raw = self._client.hget(self._key, _field(entry))
+        attempt = Attempt.from_json(raw) if raw else Attempt()
+        # The note on a record is of the process that computes it, which has the same end.
+        who = "end" if attempt.end else "process"
+        if attempt.host == self._here["host"] and getattr(attempt, who) == self._here[who]:
+            note = replace(attempt, process=0, end="", stops=attempt.stops + 1)
+            write_hash(self._client, self._key, {_field(entry): note.to_json()})
+
     def forget(self, entry: Entry) -> None:
         """Delete the note on a request that is answered or given up."""
         self._client.hdel(self._key, _field(entry))

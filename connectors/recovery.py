@@ -58,8 +58,10 @@ class Recovery:
         return self._try(entry, deliveries - 1)
 
     def _leave(self, entry: Entry) -> None:
-        # Another slot may have claimed it, to which the note says that this slot lives.
-        if not self._slot.reader.is_pending(entry):
+        if self._slot.reader.is_pending(entry):
+            # Another slot has claimed it.
+            self._attempts.outlived(entry)
+        else:
             self._attempts.forget(entry)
 
     def _try(self, entry: Entry, attempts: int) -> list[Entry]:

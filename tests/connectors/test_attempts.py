@@ -99,6 +99,22 @@ def test_a_request_that_holds_up_all_processes_is_excused_a_few_times_only(db, j
     assert attempts.last(entry).stops == 3
 
 
+def test_a_crash_after_an_attempt_does_not_convict_its_request(db, job, entry, tmp_path):
+    """Another slot has taken it over meanwhile, and looks at the note when the process has crashed at its next one."""
+    ends = [tmp_path / f"cluster-serving-worker-{number}" for number in (1, 2)]
+    first, second = (Attempts(db, job, str(end)) for end in ends)
+    first.note([entry])
+    first.outlived(entry)
+    ends[0].write_text("Fatal Python error: Segmentation fault")
+    last = second.last(entry)
+    assert (last.crashed, last.stops, last.traceback) == (False, 1, "")
+    # The note of the slot that has it now stays.
+    second.note([entry])
+    first.outlived(entry)
+    ends[1].write_text("Fatal Python error: Aborted")
+    assert first.last(entry).crashed
+
+
 def test_an_attempt_that_crashed_its_process_has_the_traceback_of_the_crash(db, job, entry, tmp_path):
     end = tmp_path / "cluster-serving-worker-1"
     end.write_text('Fatal Python error: Aborted\n\nCurrent thread:\n  File "m.py", line 1 in forward\n')

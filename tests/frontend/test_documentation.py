@@ -36,7 +36,7 @@ def test_every_curl_line_is_answered(ask, tmp_path):
     assert len(lines) >= 12
     found = ""
     for line in lines:
-        words = shlex.split(line.replace("http://localhost:10020", str(ask.base_url)).replace("<id>", found))
+        words = shlex.split(line.replace("http://localhost:10020", str(ask.base_url)).replace("$id", found))
         done = subprocess.run([words[0], "-sS", "--fail", *words[1:]], capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{line}: {done.stdout} {done.stderr}"
         found = (re.findall(r'"id":"([^"]+)"', done.stdout) or [found])[0]
