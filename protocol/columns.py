@@ -17,7 +17,7 @@ from cluster_serving.protocol.entry import MOST_RECORDS, NATIVE
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Images
 from cluster_serving.protocol.keys import to_bytes
-from cluster_serving.protocol.results import URI, Fields, Outputs, decode_arrays, decode_outputs, to_fields, version_of
+from cluster_serving.protocol.results import URI, VERSION, Fields, Outputs, decode_arrays, decode_outputs, to_fields
 from cluster_serving.protocol.signature import Signature
 
 T = TypeVar("T")
@@ -217,19 +217,10 @@ def named(fields: Fields, uri: str) -> Fields:
 
 def outcomes(fields: Fields, count: int) -> Outcomes:
     """Read the result of an entry of `count` records: the outputs, or the error, of each."""
-    version = version_of(fields)
-
-    def read(each: Fields) -> Outputs | ServingError:
-        found = _outcome(each)
-        if isinstance(found, ServingError):
-            # Only the result of the entry has it.
-            found.version = version
-        return found
-
     try:
         if count > 1 and EACH.encode() not in fields:
             return Columns(decode_arrays(fields))
-        return split(fields, count, read, lambda outputs: outputs)
+        return split(fields, count, _outcome, lambda outputs: outputs)
     except ServingError as error:
         return all_failed(error, count)
 
@@ -244,7 +235,8 @@ def _concatenated(arrays: Sequence[Array]) -> Array:
 
 
 def results(fields: Fields) -> Iterator[Fields]:
-    """Yield the result of each record, from a result that has them (`EACH`)."""
+    """Yield the result of each record, with the version of all, from a result that has them (`EACH`)."""
+    version = {VERSION: fields[VERSION]} if VERSION in fields else {}
     packed: Mapping[str, Any] = tensors.decode(fields[b"value"])[1]
     content, at, part = packed["content"].tobytes(), 0, 0
     for count in packed["counts"].tolist():
@@ -253,7 +245,7 @@ def results(fields: Fields) -> Iterator[Fields]:
             texts.append(content[at : at + length])
             at += length
         part += count
-        yield dict(zip(texts[::2], texts[1::2]))
+        yield {**version, **dict(zip(texts[::2], texts[1::2]))}
 
 
 def _outcome(fields: Fields) -> Outputs | ServingError:

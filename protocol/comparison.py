@@ -147,7 +147,7 @@ def _failures(fields: Fields) -> int:
 
 
 def _difference_of_records(serving: Fields, shadow: Fields) -> tuple[str, float]:
-    """Return the same for requests of many records, of which at least one answer has a result for each."""
+    """Return what `difference` does for a request of many records, if an answer has a result for each of them."""
     if not (_EACH in serving and _EACH in shadow):
         before, after = _failures(serving), _failures(shadow)
         return (f"{before} failed records became {after}" if before != after else "the shapes of records differ"), 0.0
