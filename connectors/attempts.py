@@ -41,8 +41,9 @@ class Attempt(JsonRecord):
         traceback: Traceback of the exception or the crash that ended the attempt; empty if the process died without.
         end: File in which the process records its end (`connectors.worker`); empty if it does not, or if it may compute
             other requests beside this one.
+        alone: True if the process computes nothing beside this request, so that a crash is this one's.
         stops: Number of attempts, this one included, that did not end their process: Flink has ended it for another
-            reason, or it still computes and only seemed dead.
+            reason, it has crashed but computed other requests too, or it still computes and only seemed dead.
         excused: Number of those whose process still ran.
         crashed: True if the process has crashed, and computed nothing but this request.
         record: Index of the record that was computed, if they are computed one by one; -1 for all of them.
@@ -56,6 +57,7 @@ class Attempt(JsonRecord):
     time: float = 0.0
     traceback: str = ""
     end: str = ""
+    alone: bool = True
     stops: int = 0
     excused: int = 0
     crashed: bool = False
@@ -117,7 +119,7 @@ class Attempts:
         raw = self._client.hget(self._key, _field(entry))
         attempt = Attempt.from_json(raw) if raw else Attempt()
         end = read_end(attempt.end)
-        if end == STOPPED:
+        if end == STOPPED or (end and not attempt.alone):
             return replace(attempt, stops=attempt.stops + 1)
         if ended and not end and attempt.excused < _MOST_EXCUSED and attempt.runs:
             return replace(attempt, stops=attempt.stops + 1, excused=attempt.excused + 1)

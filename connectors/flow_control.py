@@ -119,6 +119,11 @@ class SlotFlowControl:
         return self._announced - self._answered if self.attached else 0
 
     @property
+    def idle(self) -> bool:
+        """True if all requests handed over are answered; False while that is not known."""
+        return self._announced == self._answered
+
+    @property
     def more(self) -> bool:
         """True if requests have been announced that have not arrived yet."""
         return self._announced > self._arrived

@@ -98,6 +98,7 @@ class Recovery:
         return []
 
     def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int, **changes: Any) -> list[Entry]:
-        self._attempts.note([entry], record=-1, given_up=given_up, spent=spent, **changes)
+        alone = self._slot.flow.idle
+        self._attempts.note([entry], record=-1, given_up=given_up, spent=spent, alone=alone, **changes)
         self._tried = entry
         return [entry._replace(one_by_one=json.dumps(given_up).encode() if entry.record_count > 1 else b"")]

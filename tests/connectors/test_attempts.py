@@ -115,6 +115,18 @@ def test_a_crash_after_an_attempt_does_not_convict_its_request(db, job, entry, t
     assert first.last(entry).crashed
 
 
+def test_a_crash_convicts_no_request_that_was_computed_beside_others(db, job, entry, tmp_path):
+    end = tmp_path / "cluster-serving-worker-1"
+    end.write_text("Fatal Python error: Segmentation fault")
+    attempts = Attempts(db, job, str(end))
+    attempts.note([entry], alone=False)
+    last = attempts.last(entry)
+    assert (last.crashed, last.stops, last.traceback) == (False, 1, "")
+    # The next attempt is another one.
+    attempts.note([entry], alone=True)
+    assert attempts.last(entry).crashed
+
+
 def test_an_attempt_that_crashed_its_process_has_the_traceback_of_the_crash(db, job, entry, tmp_path):
     end = tmp_path / "cluster-serving-worker-1"
     end.write_text('Fatal Python error: Aborted\n\nCurrent thread:\n  File "m.py", line 1 in forward\n')

@@ -9,6 +9,7 @@ import pytest
 from cluster_serving.connectors import source
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.entry_batch import EntryBatch
+from cluster_serving.connectors.attempts import Attempts
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stages import routing
@@ -245,3 +246,18 @@ def test_a_request_is_not_given_up_while_the_slot_that_seemed_dead_still_compute
     assert uris_of(late) == ["b"]
     assert uris_of(other) == [entry.uri] == ["a"]
     assert not db.exists(JobKeys(job).dead_letters)
+
+
+def test_a_recovered_request_is_alone_where_all_before_it_are_answered(opened, db, job):
+    """Until the window has shown that it shares the process, none of those that were read new counts as answered."""
+    attempts = Attempts(db, job)
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
+    held = StreamReader(db, job, JobKeys(job).consumer(1, 0), 1000).read(1, None)
+    slot = opened(process_mode=True)
+    assert [batch.entries for batch in tick(slot)] == [[]]
+    assert uris_of(slot) == ["a"]
+    assert attempts.last(held[0]).alone
+    # As after an error of Redis.
+    slot._reader.start_over()
+    assert uris_of(slot) == ["a"]
+    assert not attempts.last(held[0]).alone
