@@ -9,7 +9,7 @@ WORKERS ?= 2
 # Containers often set it. Each command and job of the editable installation would then compile all its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help quickstart stop test test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
+.PHONY: help quickstart stop test test-again test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -33,6 +33,10 @@ test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
 # Never part of `make test`: a variable such as KUBECONFIG may name a cluster that others use.
 test-clusters: .venv/dev  ## Run the tests that need a YARN, a Kubernetes or a Docker engine of yours (CONTRIBUTING.md)
 	@$(BIN)/python -m pytest -n 0 $(or $(TESTS),tests/clusters)
+
+test-again:  ## Run the tests that failed in the last run once more, alone, up to the first that fails again
+	@$(BIN)/python -m tests.support.programs.failed >.pytest_cache/failed
+	@$(BIN)/python -m pytest -n 0 --maxfail 1 @.pytest_cache/failed
 
 coverage:  ## Show the lines of each file that the last `make test` did not run
 	@$(BIN)/coverage report

@@ -8,8 +8,8 @@ import pytest
 
 from cluster_serving.connectors import source
 from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.entry_batch import EntryBatch
 from cluster_serving.connectors.attempts import Attempts
+from cluster_serving.connectors.entry_batch import EntryBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stages import routing
