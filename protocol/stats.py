@@ -67,6 +67,8 @@ class JobStats:
             one number per bound of `LATENCY_BOUNDS_MS`, and one for longer times.
         wait_ms: As `latency_ms`, by the time until their batch was computed.
         answered_ms: See `LAST_ANSWER`; 0 before the first answer.
+        requests_in: Number of entries that slots have read.
+        records_in: Number of records in these.
     """
 
     requests: int
@@ -83,6 +85,8 @@ class JobStats:
     latency_ms: tuple[int, ...]
     wait_ms: tuple[int, ...]
     answered_ms: int
+    requests_in: int
+    records_in: int
 
     @classmethod
     def read(cls, hash: Mapping[bytes, bytes] | Mapping[str, str] | Mapping[str, int]) -> JobStats:
@@ -113,6 +117,8 @@ class JobStats:
             latency_ms=counts(metrics.REQUEST),
             wait_ms=counts(metrics.QUEUE_WAIT),
             answered_ms=total(LAST_ANSWER),
+            requests_in=total(metrics.REQUESTS_IN.name),
+            records_in=total(metrics.RECORDS_IN.name),
         )
 
     def __sub__(self, earlier: JobStats) -> JobStats:

@@ -43,11 +43,13 @@ class Sample:
     Attributes:
         time: Time in seconds, on any clock.
         slots: Number of slots, all of which are ready.
-        answered: Total of answered requests.
-        waits: Totals of answered requests by the wait in the queue (`JobStats.wait_ms`).
+        answered: Total of answered records.
+        waits: Totals of answered records by the wait in the queue (`JobStats.wait_ms`).
         busy_us: Total of microseconds that slots have computed.
         queued: Number of unanswered requests.
         oldest_ms: Milliseconds that the oldest request has waited that no slot has read; 0 if there is none.
+        requests_in: Total of requests that slots have read.
+        records_in: Total of the records in these.
     """
 
     time: float
@@ -57,6 +59,8 @@ class Sample:
     busy_us: int
     queued: int
     oldest_ms: float
+    requests_in: int
+    records_in: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,10 @@ class _Window:
 
     @property
     def arrivals(self) -> float:
-        """Requests that arrived per second."""
-        return max(self.answered + self.last.queued - self.first.queued, 0) / self.seconds
+        """Records that arrived per second; a queued request has as many as those that were read."""
+        requests = self.last.requests_in - self.first.requests_in
+        size = (self.last.records_in - self.first.records_in) / requests if requests else 1
+        return max(self.answered + size * (self.last.queued - self.first.queued), 0) / self.seconds
 
     @property
     def busy(self) -> float:

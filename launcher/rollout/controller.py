@@ -217,7 +217,8 @@ class Controller:
         stats = self._store.stats()
         queued, oldest_ms = call(self._store.client, Call(BACKLOG, self._store.keys.streams, [GROUP]))
         answered, waits, busy_us = stats.requests, stats.wait_ms, stats.compute_us
-        return Sample(time.monotonic(), slots, answered, waits, busy_us, queued, oldest_ms)
+        requests, records = stats.requests_in, stats.records_in
+        return Sample(time.monotonic(), slots, answered, waits, busy_us, queued, oldest_ms, requests, records)
 
     def _possible(self, decision: Decision, now: int) -> int:
         """Return the number of slots that this machine can hold of those that a job should have."""

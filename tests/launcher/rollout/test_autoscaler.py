@@ -14,15 +14,17 @@ TARGET_MS = 100
 
 
 class SimulatedJob:
-    """A job whose requests take equally long, with an autoscaler that is asked once a second."""
+    """A job whose requests take equally long, and an autoscaler that is asked once a second."""
 
-    def __init__(self, autoscaler, seconds=0.1, slots=1):
+    def __init__(self, autoscaler, seconds=0.1, slots=1, records=1):
         self._autoscaler = autoscaler
         self._seconds = seconds
+        self._records = records
         self._random = random.Random(0)
         self._now = self._next = 0.0
         self._free = [0.0] * slots
         self._waiting, self._computed = deque(), []
+        self._read = 0
         self._answered, self._waits = 0, [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self.stalled = False
         self.slots = [slots]
@@ -52,11 +54,12 @@ class SimulatedJob:
             if begin >= self._now:
                 break
             wait_ms = 1000 * (begin - self._waiting.popleft())
+            self._read += 1
             heapq.heapreplace(self._free, begin + self._seconds)
             heapq.heappush(self._computed, (begin + self._seconds, wait_ms))
         while self._computed and self._computed[0][0] < self._now:
-            self._answered += 1
-            self._waits[bisect_left(LATENCY_BOUNDS_MS, heapq.heappop(self._computed)[1])] += 1
+            self._answered += self._records
+            self._waits[bisect_left(LATENCY_BOUNDS_MS, heapq.heappop(self._computed)[1])] += self._records
 
     def _sample(self):
         return Sample(
@@ -64,9 +67,11 @@ class SimulatedJob:
             slots=self.slots[-1],
             answered=self._answered,
             waits=tuple(self._waits),
-            busy_us=round(1e6 * self._seconds * self._answered),
+            busy_us=round(1e6 * self._seconds * self._answered / self._records),
             queued=len(self._waiting) + len(self._computed),
             oldest_ms=1000 * (self._now - self._waiting[0]) if self._waiting else 0,
+            requests_in=self._read,
+            records_in=self._records * self._read,
         )
 
     def _resize(self, slots):
@@ -103,6 +108,12 @@ def test_what_the_job_has_is_enough(rate):
     before = list(job._waits)
     job.run(300, rate)
     assert percentile([new - old for old, new in zip(before, job._waits, strict=True)]) <= TARGET_MS
+
+
+def test_a_queue_of_requests_of_many_records_is_as_much_load_as_their_records():
+    small, large = simulated(), simulated(records=256)
+    assert large.run(120, rate=30) == small.run(120, rate=30)
+    assert large.needed == small.needed
 
 
 def test_requests_that_nobody_answers_count_by_their_age():
