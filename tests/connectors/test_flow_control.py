@@ -232,7 +232,8 @@ class Reader:
         self.flow.arrive(1)
 
 
-def test_a_window_with_a_fast_model_reads_by_itself_after_a_hand_over():
+def test_a_window_with_a_fast_model_reads_by_itself_after_a_hand_over(monkeypatch):
+    monkeypatch.setattr(flow_control, "_LATE", 60)
     reader = Reader()
     flow = reader.flow
     assert flow.is_turn(0)
@@ -268,11 +269,11 @@ def test_the_source_reads_again_when_the_window_has_returned_to_flink():
 
 
 def test_the_source_reads_again_while_the_window_computes_a_batch_that_takes_long(monkeypatch):
-    monkeypatch.setattr(flow_control, "_LATE", 0.01)
+    monkeypatch.setattr(flow_control, "_LATE", 60)
     reader = Reader()
     reader.hand_over_to_a_window_that_waits()
     assert not reader.flow.is_turn(0)
-    time.sleep(0.02)
+    monkeypatch.setattr(flow_control, "_LATE", 0)
     assert reader.flow.is_turn(0)
     reader.waiting = [Entry(b"2-0", "", b"")]
     reader.flow.answer(1)
