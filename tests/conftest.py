@@ -7,7 +7,7 @@ import pytest
 import redis
 from hypothesis import settings
 
-from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.payload_files import folder_name
 from tests.support.fixtures import markers
 from tests.support.fixtures.cluster import running
@@ -58,7 +58,9 @@ def job(request, db):
     """Name of a job that only this test uses."""
     name = f"job-{request.function.__name__[:40]}-{time.time_ns()}"
     yield name
-    db.delete(name, JobKeys(name).answered)
+    db.delete(name, JobKeys(name).answered, JobKeys(name).slots())
+    # The models of a front end are all jobs of its Redis.
+    db.srem(JOBS_KEY, name)
 
 
 @pytest.fixture
