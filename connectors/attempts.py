@@ -39,9 +39,8 @@ class Attempt(JsonRecord):
         started: Start of that process, in clock ticks since its machine booted.
         time: Begin or failure of the attempt, in seconds since the epoch.
         traceback: Traceback of the exception or the crash that ended the attempt; empty if the process died without.
-        end: File in which the process records its end (`connectors.worker`); empty if it does not, or if it may compute
-            other requests beside this one.
-        alone: True if the process computes nothing beside this request, so that a crash is this one's.
+        end: File in which the process records its end (`connectors.worker`); empty if it does not, as in thread mode.
+        alone: True if the process computes nothing beside this request, so that the crash in `end` is this one's.
         stops: Number of attempts, this one included, that did not end their process: Flink has ended it for another
             reason, it has crashed but computed other requests too, or it still computes and only seemed dead.
         excused: Number of those whose process still ran.
@@ -116,8 +115,7 @@ class Attempts:
         If it has `ended` and its process runs, it did not end its process. A request that holds up each process that
         computes it does not end one either, so that is believed a few times only.
         """
-        raw = self._client.hget(self._key, _field(entry))
-        attempt = Attempt.from_json(raw) if raw else Attempt()
+        attempt = self._read(entry)
         end = read_end(attempt.end)
         if end == STOPPED or (end and not attempt.alone):
             return replace(attempt, stops=attempt.stops + 1)
@@ -130,8 +128,7 @@ class Attempts:
 
         Without it, what ends this process later, a crash at its next request say, would convict this one.
         """
-        raw = self._client.hget(self._key, _field(entry))
-        attempt = Attempt.from_json(raw) if raw else Attempt()
+        attempt = self._read(entry)
         # The note on a record is of the process that computes it, which has the same end.
         who = "end" if attempt.end else "process"
         if attempt.host == self._here["host"] and getattr(attempt, who) == self._here[who]:
@@ -141,6 +138,10 @@ class Attempts:
     def forget(self, entry: Entry) -> None:
         """Delete the note on a request that is answered or given up."""
         self._client.hdel(self._key, _field(entry))
+
+    def _read(self, entry: Entry) -> Attempt:
+        raw = self._client.hget(self._key, _field(entry))
+        return Attempt.from_json(raw) if raw else Attempt()
 
 
 @contextlib.contextmanager
