@@ -95,7 +95,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             generation=self._control.name,
             read=None if self._process_mode else self._read_directly,
             deadlines=Deadlines(RedisClock(client), self._deadline_ms),
+            probing=self._process_mode,
         )
+        self._probe: Entry | None = None
         self._ticks = Ticks.of(self._control.name, index)
         keys = JobKeys(self._options.job)
         name = keys.consumer(self._options.generation, index)
@@ -204,6 +206,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             return []
         try:
             self._generation.look()
+            # A window in this process attaches before it answers.
+            if self._flow.probing and self._probe is not None and not self._reader.is_pending(self._probe):
+                self._flow.probing = False
             if not self._generation.reads:
                 entries = self._stand_by(timeout)
             elif self._reader.recovering:
@@ -220,6 +225,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._backoff.succeeded()
         if entries:
             self._flow.announce(len(entries))
+            self._probe = entries[0] if self._flow.probing else None
         return entries
 
     def _stand_by(self, timeout: float) -> list[Entry]:

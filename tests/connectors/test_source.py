@@ -248,8 +248,8 @@ def test_a_request_is_not_given_up_while_the_slot_that_seemed_dead_still_compute
     assert not db.exists(JobKeys(job).dead_letters)
 
 
-def test_a_recovered_request_is_alone_where_all_before_it_are_answered(opened, db, job):
-    """Until the window has shown that it shares the process, none of those that were read new counts as answered."""
+def test_a_recovered_request_is_alone_where_all_before_it_are_answered(opened, db, job, monkeypatch):
+    monkeypatch.setattr(source, "_LONGEST_WAIT", 0.3)
     attempts = Attempts(db, job)
     db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
     held = StreamReader(db, job, JobKeys(job).consumer(1, 0), 1000).read(1, None)
@@ -259,5 +259,30 @@ def test_a_recovered_request_is_alone_where_all_before_it_are_answered(opened, d
     assert attempts.last(held[0]).alone
     # As after an error of Redis.
     slot._reader.start_over()
+    assert tick(slot) == []
+    # A window in another process does not say what it has answered.
+    slot._flow.probing = False
     assert uris_of(slot) == ["a"]
     assert not attempts.last(held[0]).alone
+
+
+def test_one_request_waits_for_a_model_that_loads_and_the_others_in_redis(opened, db, job, monkeypatch):
+    """What lies in Flink behind a request that hangs or crashes could neither be taken back nor tried beside others."""
+    monkeypatch.setattr(source, "_LONGEST_WAIT", 0.3)
+    stream = JobKeys(job).stream("normal")
+    for number in range(12):
+        db.xadd(stream, {"uri": f"r{number}", "data": b"x"})
+    here, elsewhere = opened(process_mode=True), opened(process_mode=True, index=1)
+    for number, slot in enumerate((here, elsewhere)):
+        assert [batch.entries for batch in tick(slot)] == [[]]
+        ((probe,),) = (batch.entries for batch in tick(slot))
+        assert probe.uri == f"r{number}"
+        assert tick(slot) == []
+    # The window opens in this process.
+    here._flow.arrive(0)
+    assert [batch.entries for batch in tick(here)] == [None]
+    assert [entry.uri for entry in here._flow.take()] == ["r2", "r3", "r4", "r5"]
+    assert here._flow.unanswered == 8
+    # A window in another one answers.
+    write_answers(db, job, 60, [Answer(probe, "", {"value": "1"})], "1")
+    assert uris_of(elsewhere) == ["r9", "r10", "r11"]
