@@ -231,7 +231,7 @@ class Config(Settings):
     )
     max_image_pixels: int = key(50_000_000, _COUNT, "Larger images are refused before they are decoded.", ge=1)
     record_encrypted: bool = key(
-        False, _SWITCH, "true: clients encrypt their images (docs/how-to/encryption.md); others are refused."
+        False, _SWITCH, "true: clients encrypt their images (docs/how-to/model-stores.md); others are refused."
     )
     record_key: RecordKeyText = key(
         "",
