@@ -191,8 +191,8 @@ class Config(Settings):
     tokenizer: Literal["", "none"] = key(
         "",
         "none or empty",
-        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/how-to/texts.md). none: clients "
-        "send token ids.",
+        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/how-to/texts-and-tables.md). none: "
+        "clients send token ids.",
     )
     max_tokens: int | None = key(
         None, f"{_COUNT}, or empty", "Tokens to which texts are cut. Empty: as many as tokenizer.json says.", ge=1
