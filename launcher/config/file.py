@@ -26,7 +26,7 @@ _FRONT_END = f"""\
 """
 _SECTIONS = {
     "autoscale": """\
-# Number of slots that follows the load, between two limits (docs/how-to/controller.md).
+# Number of slots that follows the load, between two limits (docs/how-to/changes.md#without-a-command).
 autoscale:
 """,
     "payloadLog": """\

@@ -27,7 +27,7 @@ ANSWERS = {
     "Prometheus metrics": "how-to/monitoring.html",
     "convert PyTorch model": "how-to/convert-models.html",
     "two models on one server": "how-to/faq.html#can-there-be-two-models",
-    "canary": "how-to/canary.html",
+    "canary": "how-to/versions.html",
     "cancel request": "how-to/python-client.html",
     "timeout": "how-to/limits.html",
     "dead letters": "how-to/dead-letters.html",
