@@ -30,7 +30,7 @@ _SECTIONS = {
 autoscale:
 """,
     "payloadLog": """\
-# A log of what clients send and get, for tools that watch the data (docs/how-to/payload-log.md).
+# A log of what clients send and get, for tools that watch the data (docs/how-to/traces.md).
 payloadLog:
 """,
     "flink": """\

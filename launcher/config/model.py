@@ -369,7 +369,7 @@ class Config(Settings):
     payload_log_sample: float = key(
         0.0,
         "a number from 0 to 1",
-        "Share of the requests whose inputs, outputs, version and latency are written (docs/how-to/payload-log.md); 0: "
+        "Share of the requests whose inputs, outputs, version and latency are written (docs/how-to/traces.md); 0: "
         "none.",
         alias="payloadLog.sample",
         ge=0,

@@ -193,8 +193,8 @@ def test_a_slot_that_ends_has_its_last_requests_in_its_figures(db, job, tmp_path
 
 
 def test_the_example_of_the_docs_reads_the_log(make, tmp_path, monkeypatch):
-    docs = (Path(__file__).parents[3] / "docs" / "how-to" / "payload-log.md").read_text("utf8")
-    (example,) = re.findall(r"```python\n(.*?)```", docs, re.DOTALL)
+    docs = (Path(__file__).parents[3] / "docs" / "how-to" / "traces.md").read_text("utf8")
+    (example,) = re.findall(r"```python\n([^`]*read_parquet.*?)```", docs, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     log, _ = make(to="payload-log")
     log.answered(batch(answer(entry(0, {"x": np.array(5)}), y=6)), 0)
