@@ -3,15 +3,15 @@
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.pages import DOCS, section
 from tests.support.payloads import foreign, tables, texts
 
-PAGES = Path(__file__).parents[2] / "docs" / "coming-from"
+PAGES = DOCS / "coming-from"
 
 
 def flower(answer):
@@ -40,13 +40,15 @@ def embedded(answer):
         ("torchserve", foreign.save_torchserve, flower),
         ("tensorflow-serving", foreign.save_tensorflow_serving, flower),
         ("triton", foreign.save_triton, tensors),
-        ("mlflow", foreign.save_mlflow, boosted),
-        ("hugging-face", foreign.save_hugging_face, embedded),
+        ("mlflow-hugging-face#MLflow", foreign.save_mlflow, boosted),
+        ("mlflow-hugging-face#Hugging Face", foreign.save_hugging_face, embedded),
     ],
 )
 def test_the_commands_of_a_page_serve_the_model_of_that_server(cluster, front, tmp_path, page, save, check):
     save(tmp_path)
-    text = (PAGES / f"{page}.md").read_text("utf8")
+    name, _, heading = page.partition("#")
+    path = PAGES / f"{name}.md"
+    text = section(path, heading) if heading else path.read_text("utf8")
     (script,) = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert "cluster-serving-init --from" in script and "curl" in script
     variables = addresses(cluster)
