@@ -11,7 +11,10 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [*sorted(DOCS.rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+PAGES = [
+    *sorted(DOCS.rglob("*.md")),
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")),
+]
 FOLDERS = (
     "bench|charts|client|cluster_serving|connectors|docs|embed|examples|flink-conf|frontend|job|launcher|monitoring|"
     "protocol|settings|tests"
