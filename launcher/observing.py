@@ -13,10 +13,11 @@ from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, 
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import job_status, lifecycle
+from cluster_serving.launcher.jobs import job_status
 from cluster_serving.launcher.jobs.store import opened
-from cluster_serving.launcher.services import front_end, redis_server
+from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest
+from cluster_serving.launcher.services.process import Process
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import console, printable
 from cluster_serving.protocol.exposition import exposition
@@ -130,9 +131,19 @@ def doctor_(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> N
 
 
 def _warn_of_killed(config: Config) -> None:
-    if killed := lifecycle.unsupervised(config):
+    if killed := unsupervised(config):
         with_http = any(name.startswith(f"{front_end.SERVICE}-") for name in killed)
         warn(
             f"{', '.join(killed)}: the supervisors were killed, and the process ended with them; "
             f"cluster-serving-restart{' --http' if with_http else ''} starts it again"
         )
+
+
+def unsupervised(config: Config) -> list[str]:
+    """Return the processes that were started here for a configuration and that nothing would start again."""
+    homes = [redis_server.folder(config.redis_address), flink_cluster.folder(config.flink_address)]
+    homes += [state.folder(controller.SERVICE, config.redis_address)]
+    homes += [state.folder(front_end.SERVICE, address) for address in state.addresses(front_end.SERVICE)]
+    # Commands remove the record of a process that they stop.
+    records = (record for home in homes for record in sorted(home.glob("*.json")))
+    return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]

@@ -15,7 +15,7 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.versions import resolved
-from cluster_serving.launcher.jobs import lifecycle, scoring_job
+from cluster_serving.launcher.jobs import preflight, scoring_job
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress
@@ -90,7 +90,7 @@ def _model_of(config: Config, processes: int | None, here: bool) -> dict[str, ob
     config = resolved(config)
     if here and not is_url(config.model_path):
         check_model(model_options(config))
-    secret = lifecycle.secret_of(config)
+    secret = preflight.secret_of(config)
     options, copies = _laid_out(config, secret, processes, here)
     sized = config.max_batch_size is not None
     return {"options": options.to_json(), "sized": sized, "processes": copies, "secret": secret}

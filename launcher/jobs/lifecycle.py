@@ -1,10 +1,10 @@
-"""Lifecycle of a job: start, restart and stop."""
+"""Lifecycle of a job: start and stop."""
 
 import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from redis.exceptions import RedisError
@@ -15,24 +15,20 @@ from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import Say, say, warn
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
-from cluster_serving.launcher.config.model import NO_FOLDER, Config
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder, preflight
+from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder
 from cluster_serving.launcher.jobs.layout import decision
-from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned
-from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.readiness import wait_ready
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import generation_of, opened
-from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Flink, Job
-from cluster_serving.launcher.services.process import Process, wait_until
+from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.launcher.targets import Target, target_of
-from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import JOBS_KEY, missing_secret
+from cluster_serving.protocol.keys import missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
 _LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
@@ -66,52 +62,9 @@ def start(config: Config) -> Started:
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
         config = provided.target.fitted(config)
-        started = _start(provided, *prepared(provided, config))
+        started = start_with(provided, *prepared(provided, config))
         provided.tidy()
         return started
-
-
-def restart(config: Config) -> Started:
-    """Start a job, after stopping it if it runs; see `rollout.change.update` for a change without a gap.
-
-    Before a job is stopped, its new model is loaded in a process of its own. If the job does not start all the same, it
-    is started again as it was.
-
-    Raises:
-        LaunchError: If the job cannot be started as configured now; the message says if it runs as it was.
-        ModelError: As for `start`.
-    """
-    config = checked(config)
-    with services(config) as provided:
-        target, job = provided.target, config.job_name
-        config = target.fitted(config)
-        running = provided.flink.jobs(job)
-        earlier = None
-        if running:
-            _preflight(provided, config)
-            earlier = provided.options_now()
-        target.records.forget(job)
-        for each in running:
-            say(f"Stopping job {job}")
-            cancel(provided.flink, each, config)
-        options = None
-        try:
-            config, options = prepared(provided, config)
-            started = _start(provided, config, options)
-            if earlier:
-                target.records.keep_earlier(earlier)
-            provided.tidy()
-            return started
-        except (LaunchError, RedisError) as error:
-            if earlier is None:
-                raise
-            outcome = "runs again as it was"
-            try:
-                _start_again(provided, config, earlier, (options or earlier).redis.payload_folder)
-                provided.store.note("running", error=str(error))
-            except (LaunchError, RedisError) as second:
-                outcome = f"does not start as it was, either: {second}"
-            raise LaunchError(f"{error}; job {job} {outcome}") from None
 
 
 def stop(config: Config, job: str) -> bool:
@@ -126,7 +79,7 @@ def stop(config: Config, job: str) -> bool:
     with lock.for_job(config, job):
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         target.records.forget(job)
-        with _jobs_of(target, job) as (active, flink):
+        with jobs_of(target, job) as (active, flink):
             if not active and not _counts_as_started(config, job):
                 names = ", ".join(other.name for other in flink.jobs()) or "none"
                 raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
@@ -137,32 +90,8 @@ def stop(config: Config, job: str) -> bool:
     return bool(active)
 
 
-def forget(config: Config, job: str) -> None:
-    """Remove all that Redis and this machine keep of a job that does not run; unread results expire by themselves.
-
-    Raises:
-        LaunchError: If the job runs.
-        RedisError: If Redis does not take the removal.
-    """
-    target = target_of(config)
-    with lock.for_job(config, job), opened(config, job) as store:
-        with _jobs_of(target, job) as (active, _):
-            if active:
-                raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
-        if any(report.state == "ready" for report in store.slots()):
-            raise LaunchError(f"job {job} answers requests, in another Flink than that of flinkRestUrl; stop it there")
-        target.records.forget(job)
-        target.records.forget_earlier(job)
-        model_copy.tidy(target.home.path, target.records.known())
-        payload_folder.remove(config.model_copy(update={"job_name": job}), store.payload_folder())
-        store.client.delete(*store.keys.lasting(store.generations().all))
-        # In a Redis Cluster this key may be on another node, and has no names then.
-        with suppress(RedisError):
-            store.client.srem(JOBS_KEY, job)
-
-
 @contextmanager
-def _jobs_of(target: Target, job: str) -> Iterator[tuple[list[Job], Flink]]:
+def jobs_of(target: Target, job: str) -> Iterator[tuple[list[Job], Flink]]:
     """Provide the jobs of a name, and Flink; there are none while the Flink of this machine does not run."""
     is_gone = target.config.target == "local" and not target.is_up()
     with target.flink() as flink:
@@ -185,16 +114,6 @@ def is_running(config: Config) -> bool:
         return False
     with target.flink() as flink:
         return bool(flink.jobs(config.job_name))
-
-
-def unsupervised(config: Config) -> list[str]:
-    """Return the processes that were started here for a configuration and that nothing would start again."""
-    homes = [redis_server.folder(config.redis_address), flink_cluster.folder(config.flink_address)]
-    homes += [state.folder(controller.SERVICE, config.redis_address)]
-    homes += [state.folder(front_end.SERVICE, address) for address in state.addresses(front_end.SERVICE)]
-    # Commands remove the record of a process that they stop.
-    records = (record for home in homes for record in sorted(home.glob("*.json")))
-    return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]
 
 
 def checked(config: Config) -> Config:
@@ -234,45 +153,8 @@ def prepared(services: Services, config: Config, before: JobOptions | None = Non
     return decision.laid_out(services.target, store, config, options, before)
 
 
-def tune(config: Config, seconds: float) -> Tuned:
-    """Measure the layout of a job again; neither Redis nor Flink are needed for it, and the job may run.
-
-    Raises:
-        LaunchError: If nothing can be measured here.
-        ModelError: As for `start`.
-    """
-    config = checked(config)
-    if not target_of(config).is_here:
-        raise LaunchError(
-            f"a layout is measured where the job runs, and flink.target is {config.target}; set modelParallelism, "
-            "threadPerModel and maxBatchSize in config.yaml"
-        )
-    if is_running(config):
-        warn(f"job {config.job_name} runs during the measurement, which is right only while the job has no requests")
-    secret = secret_of(config)
-    say(f"Measuring the layouts, for about {seconds:.0f} s")
-    try:
-        return Decider(config, job_options(config, "tune"), secret).tune(seconds)
-    except NotMeasured as error:
-        raise LaunchError(f"nothing can be measured: {error}") from None
-
-
-def secret_of(config: Config) -> tuple[str, str]:
-    """Return secret and salt of an encrypted model, as configured or as Redis has them; empty texts for any other.
-
-    Raises:
-        LaunchError: If neither has them.
-    """
-    secret = config.model_secret if config.model_encrypted else ("", "")
-    if secret is None:
-        with opened(config) as store:
-            secret = store.secret(config)
-    if secret is None:
-        raise LaunchError(missing_secret(config.job_name))
-    return secret
-
-
-def _start(services: Services, config: Config, options: JobOptions) -> Started:
+def start_with(services: Services, config: Config, options: JobOptions) -> Started:
+    """Start a job with these options; if that fails, the job counts as stopped, and Redis has the reason."""
     target, store, job = services.target, services.store, config.job_name
     with target.slots(config.slots):
         store.client.delete(store.keys.answered)
@@ -321,50 +203,6 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
     return Started(
         config, flink.page(job_id), slot.summary, decision.described(target, services.store, config, options)
     )
-
-
-def _preflight(services: Services, config: Config) -> None:
-    """Check that the model of a job can be loaded, where that is possible beside the job that runs.
-
-    Raises:
-        LaunchError: If the model cannot be loaded.
-    """
-    secret = services.store.secret(config)
-    options = job_options(config, "preflight")
-    if not services.target.is_here or secret is None:
-        return
-    if not preflight.fits(options):
-        warn("the new model is not loaded before the old one is stopped: both may not fit into memory")
-        return
-    say("Loading the new model, before the old one is stopped")
-    try:
-        preflight.run(services.target.home, options, secret, config.start_timeout)
-    except LaunchError as error:
-        raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
-
-
-def _start_again(services: Services, config: Config, options: JobOptions, folder: str) -> None:
-    """Start a job with the options that it had before; the inputs of waiting requests are in `folder`."""
-    say(f"Starting job {config.job_name} again as it was")
-    config, options = again(services, config, options)
-    redis = replace(options.redis, payload_folder=payload_folder.ensure(config, folder))
-    _start(services, config, replace(options, redis=redis))
-
-
-def again(services: Services, config: Config, options: JobOptions) -> tuple[Config, JobOptions]:
-    """Return configuration and options of a new generation that is as one of before."""
-    place = options.redis.payload_folder
-    before = {
-        "job_name": options.redis.job,
-        "model_parallelism": options.model_parallelism,
-        "thread_per_model": options.model.thread_per_model,
-        "start_timeout": max(config.start_timeout, int(RESUBMITTED_WITHIN)),
-        "payload_folder": str(Path(place).parent) if place else NO_FOLDER,
-    }
-    number = services.store.next_number()
-    # The model is the one of that time, and so is its version.
-    redis = replace(options.redis, generation=number, shadow=False)
-    return config.model_copy(update=before), replace(options, submission=uuid.uuid4().hex, redis=redis)
 
 
 def _log_failure(log: Path, error: LaunchError, flink: Flink, job_id: str) -> None:

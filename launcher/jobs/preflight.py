@@ -5,11 +5,14 @@ import signal
 import subprocess
 
 from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.launcher.shipping.inspection import size_of
+from cluster_serving.protocol.keys import missing_secret
 
 
 def fits(options: JobOptions) -> bool:
@@ -42,3 +45,18 @@ def run(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: 
         )
     if ran.returncode:
         raise LaunchError(ran.stdout or next(reversed(ran.stderr.strip().splitlines()), "the model cannot be loaded"))
+
+
+def secret_of(config: Config) -> tuple[str, str]:
+    """Return secret and salt of an encrypted model, as configured or as Redis has them; empty texts for any other.
+
+    Raises:
+        LaunchError: If neither has them.
+    """
+    secret = config.model_secret if config.model_encrypted else ("", "")
+    if secret is None:
+        with opened(config) as store:
+            secret = store.secret(config)
+    if secret is None:
+        raise LaunchError(missing_secret(config.job_name))
+    return secret

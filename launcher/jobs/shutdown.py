@@ -1,18 +1,46 @@
-"""Shutdown of all that was started here: jobs, front ends, Flink and Redis."""
+"""Removal of a job; and shutdown of all that was started here: jobs, front ends, Flink and Redis."""
 
 from contextlib import AbstractContextManager, ExitStack, suppress
+
+from redis.exceptions import RedisError
 
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import lock
-from cluster_serving.launcher.jobs.lifecycle import cancel
+from cluster_serving.launcher.jobs import lock, model_copy, payload_folder
+from cluster_serving.launcher.jobs.lifecycle import cancel, jobs_of
+from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
 from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.targets.records import JobRecords
+from cluster_serving.protocol.keys import JOBS_KEY
 from cluster_serving.settings.addresses import Address
+
+
+def forget(config: Config, job: str) -> None:
+    """Remove all that Redis and this machine keep of a job that does not run; unread results expire by themselves.
+
+    Raises:
+        LaunchError: If the job runs.
+        RedisError: If Redis does not take the removal.
+    """
+    target = target_of(config)
+    with lock.for_job(config, job), opened(config, job) as store:
+        with jobs_of(target, job) as (active, _):
+            if active:
+                raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
+        if any(report.state == "ready" for report in store.slots()):
+            raise LaunchError(f"job {job} answers requests, in another Flink than that of flinkRestUrl; stop it there")
+        target.records.forget(job)
+        target.records.forget_earlier(job)
+        model_copy.tidy(target.home.path, target.records.known())
+        payload_folder.remove(config.model_copy(update={"job_name": job}), store.payload_folder())
+        store.client.delete(*store.keys.lasting(store.generations().all))
+        # In a Redis Cluster this key may be on another node, and has no names then.
+        with suppress(RedisError):
+            store.client.srem(JOBS_KEY, job)
 
 
 def losses(config: Config | None) -> str:

@@ -25,6 +25,7 @@ from cluster_serving.launcher.jobs import capacity, lifecycle, lock, payload_fol
 from cluster_serving.launcher.jobs.layout.decision import described, layout_of
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.jobs.recent import Totals
+from cluster_serving.launcher.jobs.restart import again
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
@@ -100,7 +101,7 @@ def scale(config: Config, job: str, slots: int) -> Changed:
     with _changing(_named(config, job)) as services:
         _refuse_during_rollout(services)
         options = replace(_options_now(services), model_parallelism=slots)
-        return _change(services, *lifecycle.again(services, config, options), SERVING)
+        return _change(services, *again(services, config, options), SERVING)
 
 
 def promote(config: Config, job: str) -> Changed:
@@ -121,7 +122,7 @@ def promote(config: Config, job: str) -> Changed:
         if rollout.role == SHADOW:
             options = _recall(services, rollout)
             _tell_comparison(services, rollout)
-            changed = _change(services, *lifecycle.again(services, config, options), SERVING)
+            changed = _change(services, *again(services, config, options), SERVING)
             _end_rollout(services, rollout)
             return changed
         if before := services.options_now():
@@ -153,7 +154,7 @@ def rollback(config: Config, job: str) -> Changed | None:
             raise LaunchError(
                 f"this machine knows no earlier generation of job {job}; edit the configuration, and update"
             )
-        return _change(services, *lifecycle.again(services, config, options), SERVING)
+        return _change(services, *again(services, config, options), SERVING)
 
 
 def settle(config: Config) -> bool:

@@ -22,7 +22,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import lifecycle, preflight
+from cluster_serving.launcher.jobs import preflight, restart
 from cluster_serving.launcher.services import flink_cluster
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.flink_rest import FlinkRest
@@ -194,7 +194,7 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
         wanted = rest.overview().free + 3
         damaged = cluster.config(**settings | {"modelPath": tmp_path / "damaged", "modelParallelism": wanted})
         with heard() as said, pytest.raises(LaunchError, match=r"model\.xml.*; job cycle runs again as it was"):
-            lifecycle.restart(config_file.read(damaged))
+            restart.restart(config_file.read(damaged))
         assert "Stopping 1 TaskManager of this start" in said
         wait_until(lambda: rest.overview().free == wanted - 3)
         assert rest.parallelism(rest.jobs("cycle")[0].id) == 2

@@ -6,9 +6,9 @@ import signal
 import pytest
 import redis
 
+from cluster_serving.launcher import observing
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.services import controller
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.services.process import Process
@@ -58,10 +58,10 @@ def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job, 
     assert controller.recall(config).served == "seen"
 
     record = controller.log_of(config).with_suffix(".json")
-    assert lifecycle.unsupervised(config) == []
+    assert observing.unsupervised(config) == []
     os.killpg(Process.read(record).pid, signal.SIGKILL)
-    wait_until(lambda: lifecycle.unsupervised(config))
-    assert lifecycle.unsupervised(config) == [f"{record.parent.name}/{job}"]
+    wait_until(lambda: observing.unsupervised(config))
+    assert observing.unsupervised(config) == [f"{record.parent.name}/{job}"]
     assert not controller.stop(config.redis_address, job)
     client.delete(JobKeys(job).controller)
     controller.ensure(config, path)
