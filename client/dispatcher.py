@@ -24,23 +24,18 @@ from cluster_serving.client import trace
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.connection import DedicatedAsyncConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
+from cluster_serving.client.missing import request_lost, result_timeout_async
 from cluster_serving.client.positions import Position
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import (
-    RetryBudget,
-    is_lost_connection,
-    persistent,
-    request_lost,
-    result_timeout_async,
-    translated,
-)
+from cluster_serving.protocol.connection import RetryBudget, is_lost_connection, translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import RequestCancelled, RequestLost, ServingError
 from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes
 from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
+from cluster_serving.protocol.reconnecting import persistent
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
 from cluster_serving.protocol.tensors import Inputs

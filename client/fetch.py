@@ -8,8 +8,8 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
+from cluster_serving.client.missing import request_lost
 from cluster_serving.client.positions import Position, RecentEntries, search
-from cluster_serving.protocol.connection import request_lost
 from cluster_serving.protocol.errors import DeadlineExceeded, RequestLost
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Fields, encode_error

@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, Union
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import cancel, discard_file, withdraw_call
-from cluster_serving.client.positions import Position
+from cluster_serving.client.missing import request_lost, result_timeout, result_timeout_async
+from cluster_serving.client.positions import Position, RecentEntries
 from cluster_serving.client.result import Result, read_result
-from cluster_serving.client.subscription import AsyncSubscription, wait_for
-from cluster_serving.protocol.connection import request_lost, result_timeout_async
+from cluster_serving.client.subscription import AsyncSubscription, Subscription, wait_for
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.pieces import BEGINNING, Piece, is_id, read_call, read_reply
-from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, run_async
+from cluster_serving.protocol.results import Fields
+from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, run, run_async
 
 if TYPE_CHECKING:
+    import redis
     import redis.asyncio
     from typing_extensions import Self
 
@@ -80,6 +82,41 @@ class PieceIteration:
         if not pieces:
             raise request_lost(self.job)
         return pieces
+
+    def pieces(
+        self,
+        db: redis.Redis,
+        subscription: Subscription,
+        timeout: float,
+        using: Callable[[], AbstractContextManager[None]],
+        recent: RecentEntries,
+    ) -> Iterator[PieceOrRestart | None]:
+        """Yield None, and then the pieces; `subscription` is to their channel. See `pieces_of` for the arguments."""
+        channel = JobKeys(self.job).pieces(self.uri)
+
+        def read(_: Fields) -> list[Piece] | None:
+            return run(db, self.read()) or None
+
+        try:
+            yield None
+            while not self.ended:
+                with using():
+                    pieces = read({}) or subscription.wait(channel, self.uri, read, timeout)
+                if pieces is None:
+                    raise result_timeout(db, self.job, timeout, self.uri)
+                yield from self.take(pieces)
+        except RedisUnavailable:
+            # `resume` can go on.
+            raise
+        except BaseException:
+            run(db, self.leave())
+            raise
+        else:
+            run(db, self.leave())
+        finally:
+            recent.forget(self.uri)
+            with suppress(RedisError):
+                subscription.unsubscribe(channel)
 
     def leave(self) -> Procedure[None]:
         """Stop the request, unless its answer has ended, and delete the pieces, which otherwise expire."""

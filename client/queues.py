@@ -7,172 +7,41 @@ In addition, clients can wait for results, dtypes are kept, and a uri may hold a
 
 from __future__ import annotations
 
-import math
-import os
-import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar, overload
-from weakref import WeakSet
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import Any, overload
 
 from redis.exceptions import RedisError
 
+from cluster_serving.client.all_results import SCAN_COUNT, batched, results_of, stored
 from cluster_serving.client.cancel import cancel
+from cluster_serving.client.connected import Queue
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
 from cluster_serving.client.many import TIMEOUT, Batch, check, results_in_thread
-from cluster_serving.client.pieces import PIECE_TIMEOUT, PieceIteration, PieceOrRestart, Pieces
-from cluster_serving.client.positions import Position, RecentEntries, recent_entries
-from cluster_serving.client.result import Result, read_outcome, read_result
-from cluster_serving.client.subscription import Subscription
-from cluster_serving.client.texts import TextInputs, converted
+from cluster_serving.client.missing import result_timeout
+from cluster_serving.client.pieces import PIECE_TIMEOUT, PieceIteration, Pieces
+from cluster_serving.client.positions import Position
+from cluster_serving.client.result import Result, read_result
+from cluster_serving.client.texts import converted
 from cluster_serving.protocol.columns import named
-from cluster_serving.protocol.connection import Client, connect, connect_async, persistent, result_timeout, translated
-from cluster_serving.protocol.dedicated import DedicatedConnection
+from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import PIECES, RESULT
-from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestLost
+from cluster_serving.protocol.errors import InvalidInput, RequestLost
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, JobKeys
+from cluster_serving.protocol.keys import NORMAL, JobKeys
 from cluster_serving.protocol.payload_files import PayloadFolders
-from cluster_serving.protocol.pieces import BEGINNING, Piece
+from cluster_serving.protocol.pieces import BEGINNING
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import run
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
-SCAN_COUNT = 500
-"""Number of keys that Redis scans, or deletes, in one command."""
-
-
-RECONNECT_SECONDS = 10.0
-"""Seconds for which calls without a timeout wait out a lost connection."""
-
-
-_Opened = TypeVar("_Opened", Subscription, DedicatedConnection)
-
-
-class Reconnecting:
-    """Base of all queues: waits out lost connections.
-
-    Args:
-        db: Client of Redis.
-        name: The job's `jobName`.
-        reconnect: See `OutputQueue`.
-    """
-
-    def __init__(self, db: Client, name: str, reconnect: float) -> None:
-        if not isinstance(name, str) or not name:
-            raise InvalidInput(f"name is {name!r}; expected the jobName of a job")
-        if not isinstance(reconnect, (int, float)) or not reconnect >= 0:
-            raise InvalidInput(f"reconnect is {reconnect!r}; expected seconds, 0 or more")
-        self.name = name
-        self._client = db
-        self._reconnect = reconnect
-        self._reached = False
-
-    @property
-    def _retry_budget(self) -> float:
-        """`retry_budget` of a `Dispatcher`, whose requests have timeouts of their own."""
-        return math.inf if self._reconnect else 0.0
-
-    @contextmanager
-    def _using_redis(self, timeout: float | None = None) -> Iterator[None]:
-        """Wait out a lost connection, for the timeout if there is one, and translate errors of Redis.
-
-        A Redis that was never reached may have another address, so its error is raised soon.
-        """
-        seconds = self._reconnect if timeout is None else timeout
-        with translated(self._client), persistent(seconds if self._reached and self._reconnect else 0.0):
-            yield
-        self._reached = True
-
-
-class _Queue(Reconnecting):
-    """Base of both queues: the job's name and a thread-safe client of its Redis."""
-
-    def __init__(
-        self,
-        host: str | None = None,
-        port: int | str | None = None,
-        name: str = DEFAULT_JOB,
-        *,
-        url: str | None = None,
-        reconnect: float = RECONNECT_SECONDS,
-        **redis_options: Any,
-    ) -> None:
-        self.host = host or "localhost"
-        self.port = str(port or 6379)
-        self._address = {"host": self.host, "port": self.port, "url": url, "job": name, **redis_options}
-        self.db = connect(**self._address)
-        super().__init__(self.db, name, reconnect)
-        self._own_connections()
-        self._recent = recent_entries(self.db, name)
-        self._texts = TextInputs()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # In another process it makes connections of its own.
-        return _remade, (type(self), {**self._address, "reconnect": self._reconnect})
-
-    def _own_connections(self) -> None:
-        """Begin without connections: those of another process cannot be used."""
-        self._process = os.getpid()
-        self._threads = threading.local()
-        self._opened: WeakSet[Subscription | DedicatedConnection] = WeakSet()
-        self._opening = threading.Lock()
-
-    def close(self) -> None:
-        """Close the connections, those of other threads too; later calls open new ones.
-
-        No other thread may be in a call.
-        """
-        with self._opening:
-            opened = list(self._opened)
-        for each in opened:
-            each.close()
-        self.db.close()
-
-    @property
-    def _subscription(self) -> Subscription:
-        # A subscription connection cannot be shared, so each thread that waits has its own; after a fork, each process.
-        if self._process != os.getpid():
-            self._own_connections()
-        if not hasattr(self._threads, "subscription"):
-            self._threads.subscription = self._noted(Subscription(self.db, self.name))
-        subscription: Subscription = self._threads.subscription
-        return subscription
-
-    @property
-    def _connection(self) -> DedicatedConnection:
-        if not hasattr(self._threads, "connection"):
-            self._threads.connection = self._noted(DedicatedConnection(self.db))
-        connection: DedicatedConnection = self._threads.connection
-        return connection
-
-    def _noted(self, opened: _Opened) -> _Opened:
-        with self._opening:
-            self._opened.add(opened)
-        return opened
-
-
-def _remade(kind: type[_Queue], address: dict[str, Any]) -> _Queue:
-    """Return a queue that was pickled."""
-    address = dict(address)
-    return kind(address.pop("host"), address.pop("port"), address.pop("job"), **address)
-
-
-class OutputQueue(_Queue):
+class OutputQueue(Queue):
     """Reads the results of one job.
 
     Args:
@@ -231,15 +100,8 @@ class OutputQueue(_Queue):
         Raises:
             RedisUnavailable: If Redis cannot be reached.
         """
-        results: dict[bytes, Fields] = {}
         with self._using_redis():
-            scan: Any = self.db.scan_iter(match=JobKeys(self.name).result_pattern, count=SCAN_COUNT, _type="HASH")
-            for keys in batched([key for key in scan if JobKeys(self.name).uri_of(key) is not None], SCAN_COUNT):
-                with self.db.pipeline(transaction=False) as pipeline:
-                    for key in keys:
-                        pipeline.hgetall(key)  # type: ignore[arg-type]
-                    replies = pipeline.execute()
-                results.update((key, fields) for key, fields in zip(keys, replies) if fields)
+            results = stored(self.db, self.name)
         # Deleted last, so that a lost reply loses no results. Results that are not deleted expire.
         with suppress(RedisError):
             for keys in batched(results, SCAN_COUNT):
@@ -265,7 +127,7 @@ class OutputQueue(_Queue):
         return run(self.db, fetch_recent(self.name, uri, self._recent, delete))
 
 
-class InputQueue(_Queue):
+class InputQueue(Queue):
     """Queues requests for one job; see `OutputQueue` for arguments."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -496,38 +358,11 @@ class InputQueue(_Queue):
         return self._begun(answer, timeout)
 
     def _begun(self, answer: PieceIteration, timeout: float) -> Pieces:
-        pieces = self._pieces(answer, timeout)
+        using = partial(self._using_redis, timeout)
+        pieces = answer.pieces(self.db, self._subscription, timeout, using, self._recent)
         # A generator that has not begun is closed without its clean-up.
         next(pieces)
         return Pieces(answer, pieces)
-
-    def _pieces(self, answer: PieceIteration, timeout: float) -> Iterator[PieceOrRestart | None]:
-        """Yield None, and then the pieces."""
-        channel = JobKeys(self.name).pieces(answer.uri)
-
-        def read(_: Fields) -> list[Piece] | None:
-            return run(self.db, answer.read()) or None
-
-        try:
-            yield None
-            while not answer.ended:
-                with self._using_redis(timeout):
-                    pieces = read({}) or self._subscription.wait(channel, answer.uri, read, timeout)
-                if pieces is None:
-                    raise result_timeout(self.db, self.name, timeout, answer.uri)
-                yield from answer.take(pieces)
-        except RedisUnavailable:
-            # `resume` can go on.
-            raise
-        except BaseException:
-            run(self.db, answer.leave())
-            raise
-        else:
-            run(self.db, answer.leave())
-        finally:
-            self._recent.forget(answer.uri)
-            with suppress(RedisError):
-                self._subscription.unsubscribe(channel)
 
 
 def looks(position: Position | None, end: float) -> list[float]:
@@ -545,19 +380,3 @@ def check_query(uri: object, timeout: float | None = None) -> None:
         raise InvalidInput(f"uri is {str(uri)[:64]!r} ({type(uri).__name__}); expected a str")
     if timeout is not None:
         RequestOptions.waiting(timeout)
-
-
-def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
-    """Yield the keys in lists of at most `size`."""
-    remaining = iter(keys)
-    while batch := list(islice(remaining, size)):
-        yield batch
-
-
-def results_of(job: str, hashes: Mapping[bytes, Fields], recent: RecentEntries) -> dict[str, Result]:
-    """Read result hashes, given by key. Return results by uri, whose requests are forgotten."""
-    keys = JobKeys(job)
-    results = {keys.uri_of(key) or "": read_outcome(fields) for key, fields in hashes.items()}
-    for uri in results:
-        recent.forget(uri)
-    return results

@@ -31,6 +31,7 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client import queues
+from cluster_serving.client.all_results import SCAN_COUNT, batched
 from cluster_serving.client.convert import inputs_of, to_input
 from cluster_serving.client.original import early
 from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, encode_png, failed
@@ -130,7 +131,7 @@ class OutputQueue(API):
         images = {uri: result for uri, result in images.items() if result != self._missing}
         # Deleted last, so that a failure loses no results.
         with suppress(RedisError):
-            for batch in queues.batched(map(to_bytes, map(image_result_key, images)), queues.SCAN_COUNT):
+            for batch in batched(map(to_bytes, map(image_result_key, images)), SCAN_COUNT):
                 self.db.delete(*batch)
         return results | images
 
