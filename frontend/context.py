@@ -11,7 +11,8 @@ from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.control import ModelControl
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
-from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel, ServableModel, read_servables
+from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
+from cluster_serving.frontend.models.servables import ServableModel, read_servables
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.admission.admission import Admission, ConcurrencyLimit

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.figures import readings
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json
@@ -44,7 +45,7 @@ class _Monitoring:
         reached = False
         # Without Redis nothing is known of the jobs, but the other metrics are still wanted.
         with suppress(ServingError):
-            jobs = await registry.readings(await registry.versions())
+            jobs = await readings(front.dispatch, await registry.versions())
             reached = True
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
         text = as_text(await front.total_metrics(), ready, jobs)

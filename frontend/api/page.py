@@ -17,6 +17,7 @@ from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models import dead_letters
+from cluster_serving.frontend.models.figures import readings as read
 from cluster_serving.frontend.models.history import figures
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
@@ -79,7 +80,7 @@ class _Page:
         call_of(request).protocol = "page"
         front, registry = self._front, self._front.registry
         models = await registry.versions()
-        readings = {reading.job: reading for reading in await registry.readings(models)}
+        readings = {reading.job: reading for reading in await read(front.dispatch, models)}
         content = {
             # The page uses only differences of times, so the clocks of server and browser may differ.
             "time": time.time() * 1000,

@@ -4,33 +4,28 @@ import asyncio
 import sys
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-import redis.asyncio
-
-from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.client.enqueue import RequestOptions
-from cluster_serving.client.pieces import PieceIteration, PieceOrRestart, pieces_of
+from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.caller import origin, request_id
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
+from cluster_serving.frontend.models.deferred import DeferredDispatcher
+from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results
 from cluster_serving.protocol.connection import connect_async, translated
-from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
-from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, JobKeys
-from cluster_serving.protocol.results import Fields, version_of
-from cluster_serving.protocol.scripts import call_all, fetch_call, fields_of
+from cluster_serving.protocol.keys import NORMAL, JobKeys
+from cluster_serving.protocol.results import version_of
 from cluster_serving.protocol.tensors import Inputs
-
-T = TypeVar("T")
 
 RETRY_BUDGET = 3.0
 """Seconds for which requests wait for a Redis that is started again, or fails over."""
@@ -39,40 +34,6 @@ _LEAST_TIMEOUT = 0.001
 
 # Costs of a record (`Offload.run`), measured: 5 µs, or 20 with an image, and 0.5 µs.
 _DIVIDING_COST, _GATHERING_COST = 4000, 100
-
-_AT_ONCE = 50
-"""Coroutines that begin before others have their turn: some milliseconds of requests to a job."""
-
-
-async def in_turns(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run coroutines at the same time as `asyncio.gather` does, but begin few of them in one turn of the event loop."""
-    waiting = list(works)
-    tasks: list[asyncio.Task[T]] = []
-    try:
-        for start in range(0, len(waiting), _AT_ONCE):
-            if tasks:
-                await asyncio.sleep(0)
-            tasks += map(asyncio.create_task, waiting[start : start + _AT_ONCE])
-        return await asyncio.gather(*tasks)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        for work in waiting[len(tasks) :]:
-            work.close()
-        raise
-
-
-async def in_window(works: Iterable[Coroutine[Any, Any, T]], size: int) -> list[T]:
-    """Run coroutines, at most `size` at a time, and return their results in order; each is made when it begins."""
-    results: dict[int, T] = {}
-    numbered = enumerate(works)
-
-    async def run() -> None:
-        for index, work in numbered:
-            results[index] = await work
-
-    await in_turns(run() for _ in range(size))
-    return [results[index] for index in range(len(results))]
 
 
 class Predictions(NamedTuple):
@@ -91,86 +52,6 @@ class Predictions(NamedTuple):
 def joined(versions: Iterable[str | None]) -> str:
     """Return the versions that answered the records of a request as one text, each once."""
     return ",".join(sorted({version for version in versions if version}, key=lambda text: (len(text), text)))
-
-
-class DeferredDispatcher(Dispatcher):
-    """A dispatcher that also takes requests whose results are fetched later, by any front end."""
-
-    def __init__(self, db: redis.asyncio.Redis, **options: Any) -> None:
-        # Results of submitted requests are announced to all front ends.
-        super().__init__(db, channels=[SUBMITTED_CHANNEL], **options)
-
-    async def submit(
-        self,
-        job: str,
-        uri: str,
-        inputs: Inputs,
-        priority: str = NORMAL,
-        version: str = "",
-        in_pieces: bool = False,
-        deadline_ms: int | None = None,
-        records: int = 0,
-    ) -> bytes:
-        """Queue a request, and return the id of its stream entry.
-
-        Any process may fetch the result with `look`, or, `in_pieces`, read them with `pieces`. See
-        `RequestOptions.deadline_ms` for the deadline.
-        """
-        pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
-        await self._find_folder(pending, inputs)
-        wish = {"reply_with": PIECES} if in_pieces else {}
-        options = {"deadline_ms": deadline_ms, "version": version, "origin": origin(), "records": records, **wish}
-        pending.compose(inputs, SUBMITTED_CHANNEL, **options)
-        self._queue(uri.encode(), pending)
-        await pending.result
-        return pending.entry_id or b""
-
-    async def look(self, job: str, uri: str, wait: float = 0.0) -> Fields:
-        """Return the result of a submitted request, which stays in Redis; empty if none comes in `wait` seconds."""
-        if not wait:
-            with self.using_redis():
-                fields: Fields = await self.db.hgetall(JobKeys(job).native_result(uri))  # type: ignore[misc]
-                return fields
-        await self._subscribe()
-        name = uri.encode()
-        pending = self._pending.get(name)
-        if pending is None:
-            pending = Pending(job, uri, asyncio.get_running_loop().create_future(), kept=True)
-            self._pending[name] = pending
-            # The result may have been announced before the subscription.
-            self._look({name: None})
-        pending.waiters += 1
-        try:
-            await asyncio.wait((pending.result,), timeout=wait)
-            return pending.result.result() if pending.result.done() else {}
-        finally:
-            pending.waiters -= 1
-            if not pending.waiters and self._pending.get(name) is pending:
-                del self._pending[name]
-
-    async def look_at_all(self, job: str, uris: Sequence[str]) -> list[Fields]:
-        """Return the results of submitted requests, which stay in Redis; empty for each that is not there."""
-        keys = list(map(JobKeys(job).native_result, uris))
-        # One round trip of several scripts, since Redis serves no other client during one of them.
-        calls = [fetch_call(keys[start : start + _AT_ONCE]) for start in range(0, len(keys), _AT_ONCE)]
-        replies: list[Any] = []
-        with self.using_redis():
-            for page in await call_all(self.db, calls):
-                replies += page if isinstance(page, list) else [page]
-            for reply in replies:
-                if isinstance(reply, Exception):
-                    raise reply
-        return [fields_of(reply) for reply in replies]
-
-    def pieces(
-        self,
-        answer: PieceIteration,
-        timeout: float,
-        begin: Callable[[], Awaitable[None]] | None = None,
-        keep: bool = False,
-    ) -> AsyncGenerator[PieceOrRestart, None]:
-        """Yield the pieces of an answer, each within `timeout` seconds; see `client.pieces.pieces_of`."""
-        return pieces_of(self.db, self._subscription, answer, timeout, partial(translated, self.db), begin, keep)
 
 
 class Dispatch:

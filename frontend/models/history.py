@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.figures import readings as read
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.exposition import Reading
@@ -75,7 +76,7 @@ class History:
         """
         models = await self._registry.versions()
         due = await self._due(list({model.job for model in models}))
-        readings = await self._registry.readings([model for model in models if model.job in due])
+        readings = await read(self._dispatch, [model for model in models if model.job in due])
         if readings:
             await self._add({reading.job: reading for reading in readings}, due)
 

@@ -9,23 +9,18 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cluster_serving.frontend.errors import ModelNotFound, StartError
+from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.dispatch import RETRY_BUDGET, Dispatch
-from cluster_serving.frontend.server import failures
+from cluster_serving.frontend.models.servables import ServableModel
 from cluster_serving.protocol.connection import RetryBudget, translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, Generations
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.reconnecting import persistent
 from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, at_once, read_reports
-from cluster_serving.protocol.stats import JobStats
 from cluster_serving.protocol.versions import FIRST, choose, not_served
 
 log = logging.getLogger(__name__)
@@ -44,23 +39,6 @@ _STALE = 1.5
 
 _UNKNOWN = 0.1
 """The same for callers of a model that is unknown or not ready. They cause no more than ten reads a second."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServableModel:
-    """A model and the job that serves it.
-
-    Attributes:
-        name: `modelName`.
-        version: `modelVersion`; empty if the file, or the lack of one, leaves it to the job.
-        job: `redisInputQueue`, which is the job's name.
-        redis: `redisHost:redisPort`; empty if the file does not name one.
-    """
-
-    name: str
-    version: str
-    job: str
-    redis: str = ""
 
 
 @dataclass(frozen=True)
@@ -281,49 +259,6 @@ class ModelRegistry:
             wanted[default.name] = default
         return list(wanted.values())
 
-    async def stats(self, models: Sequence[PublishedModel]) -> list[JobStats]:
-        """Return the totals of the job of each model; while it has a canary, those of the model's generation."""
-        keys: dict[str, list[str]] = {}
-        for model in models:
-            keys.setdefault(model.job, []).append(JobKeys(model.job).stats(model.generation))
-
-        def totals(pipeline: Any, job: str) -> None:
-            for key in keys[job]:
-                pipeline.hgetall(key)
-
-        answers = dict(zip(keys, map(iter, await self._dispatch.ask_all(list(keys), totals)), strict=True))
-        return [JobStats.read(next(answers[model.job])) for model in models]
-
-    async def readings(self, models: Sequence[PublishedModel]) -> list[Reading]:
-        """Return what Redis knows of the figures of the jobs of these models.
-
-        A job whose keys it refuses is missing, as where this front end has not all rights; the log says so.
-        """
-        canaries = {model.job: [model.generation] for model in models if model.canary and model.generation}
-
-        def ask(pipeline: Any, job: str) -> None:
-            for command in questions(job, canaries.get(job, ())):
-                pipeline.execute_command(*command)
-
-        jobs = list(dict.fromkeys(model.job for model in models))
-        answers = await self._dispatch.ask(jobs, ask)
-        found = []
-        for job, answer in zip(jobs, answers, strict=True):
-            if isinstance(answer, ServingError):
-                failures.note(ServingError(f"the metrics of job {job} are missing: {answer}"))
-            else:
-                found.append(Reading.of(job, answer))
-        return found
-
-    async def store_secret(self, fields: Mapping[str, str]) -> None:
-        """Store the secret of encrypted models under the keys that the jobs read."""
-        jobs = [model.job for model in await self.versions()]
-        # Jobs that start later read the key without a job's name, which a cluster does not have.
-        await self._dispatch.ask_all(
-            jobs if self._dispatch.jobs else ["", *jobs],
-            lambda pipeline, job: pipeline.hset(JobKeys(job).secret, mapping=fields),
-        )
-
     def _default_name(self) -> str:
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
@@ -458,56 +393,3 @@ def _state(
     if serving is None or canary is None:
         return model, None
     return replace(model, generation=serving.number), canary.number
-
-
-class _Loader(yaml.SafeLoader):
-    """Loader of tagged entries as mappings with the keys `tag` and `line`."""
-
-
-def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
-    if not isinstance(node, yaml.MappingNode):
-        raise yaml.constructor.ConstructorError(None, None, "expected keys and values", node.start_mark)
-    fields = {str(key): value for key, value in loader.construct_mapping(node, deep=True).items()}
-    return fields | {"tag": suffix.strip("<>"), "line": node.start_mark.line + 1}
-
-
-yaml.add_multi_constructor("!", _tagged, _Loader)
-yaml.add_multi_constructor("", _tagged, _Loader)
-
-
-def read_servables(path: Path) -> tuple[ServableModel, ...]:
-    """Read the original's file `servables-conf.yaml`: models by name and version, each served by a job.
-
-    Raises:
-        StartError: If the file cannot be read, names a model that no job serves, or names a model twice.
-    """
-    try:
-        content = yaml.load(path.read_text("utf8"), _Loader)  # noqa: S506 - a SafeLoader
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"{path} cannot be read: {error}") from None
-    except yaml.YAMLError as error:
-        raise StartError(f"{path} is not valid YAML: {error}") from None
-    entries = content.get("modelMetaDataList") if isinstance(content, dict) else None
-    if not isinstance(entries, list) or not entries:
-        raise StartError(f"{path} has no list modelMetaDataList with a model in it")
-    servables = tuple(_servable(path, entry) for entry in entries)
-    if len({(servable.name, servable.version) for servable in servables}) < len(servables):
-        raise StartError(f"{path} names a model of the same version twice")
-    if len({servable.redis for servable in servables}) > 1:
-        raise StartError(f"{path} names jobs of different Redis; start a front end for each Redis")
-    return servables
-
-
-def _servable(path: Path, entry: Any) -> ServableModel:
-    if not isinstance(entry, dict) or "modelName" not in entry:
-        raise StartError(f"{path}: an entry of modelMetaDataList has no modelName")
-    where = f"{path}, line {entry.get('line', '?')}: model {entry['modelName']}"
-    if entry.get("tag") == "InferenceModelMetaData" or "redisInputQueue" not in entry:
-        raise StartError(
-            f"{where} is to run inside the front end, or names no redisInputQueue; start it as a job of its own, and "
-            "name that job as redisInputQueue of a ClusterServingMetaData"
-        )
-    redis = f"{entry['redisHost']}:{entry.get('redisPort', 6379)}" if "redisHost" in entry else ""
-    return ServableModel(
-        str(entry["modelName"]), str(entry.get("modelVersion", "")), str(entry["redisInputQueue"]), redis
-    )

@@ -16,7 +16,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import FileNotFound, ModelNotReady, Overloaded, unexpected
 from cluster_serving.frontend.leased_work import TURN, LeasedWork
-from cluster_serving.frontend.models.dispatch import in_window
+from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server import failures
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import QueueFull, RedisUnavailable, RequestLost, RequestTooLarge, ServingError

@@ -23,6 +23,7 @@ from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.responses import Json, Written, error_response, read_body, worst_error
 from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
@@ -155,7 +156,13 @@ class _OriginalRoutes:
         except (ValueError, KeyError):
             # The body may hold a secret, so the message does not repeat it.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
-        await self._front.registry.store_secret({"secret": secret, "salt": salt})
+        jobs = [model.job for model in await self._front.registry.versions()]
+        # Jobs that start later read the key without a job's name, which a cluster does not have.
+        dispatch = self._front.dispatch
+        await dispatch.ask_all(
+            jobs if dispatch.jobs else ["", *jobs],
+            lambda pipeline, job: pipeline.hset(JobKeys(job).secret, mapping={"secret": secret, "salt": salt}),
+        )
         return PlainTextResponse(_SECURED)
 
 

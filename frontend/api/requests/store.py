@@ -22,7 +22,8 @@ from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.errors import RequestNotFound
-from cluster_serving.frontend.models.dispatch import Dispatch, in_turns
+from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.turns import in_turns
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys

@@ -10,6 +10,7 @@ from typing import Any
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import Forbidden, ModelNotFound, NotSupported
+from cluster_serving.frontend.models.figures import stats
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
 
@@ -67,8 +68,8 @@ class V2Service:
     async def statistics(self, name: str = "", version: str = "") -> dict[str, Any]:
         """Return the statistics of a model; of all models if the name is empty."""
         models = [await self.model(name, version)] if name else await self._front.registry.versions()
-        stats = await self._front.registry.stats(models)
-        return {"model_stats": list(map(v2_metadata.statistics, models, stats))}
+        totals = await stats(self._front.dispatch, models)
+        return {"model_stats": list(map(v2_metadata.statistics, models, totals))}
 
     async def control(self, name: str, action: str, parameters: Iterable[str], timeout: float) -> None:
         """Load or unload a model, as `protocol.model_control` names the actions, in `timeout` seconds.

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from cluster_serving.frontend.models.dispatch import in_window
+from cluster_serving.frontend.models.turns import in_window
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 

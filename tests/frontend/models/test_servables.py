@@ -5,7 +5,7 @@ import pytest
 
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.errors import StartError
-from cluster_serving.frontend.models.registry import read_servables
+from cluster_serving.frontend.models.servables import read_servables
 from tests.support.fixtures.front_end import Running
 
 ENTRY = """\
