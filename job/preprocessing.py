@@ -1,22 +1,18 @@
 """Preprocessing: convert the inputs of one request to the arrays that the model takes, or name the wrong input."""
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from cluster_serving.job import images
+from cluster_serving.job.image_input import ImageInput
 from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.protocol.encryption import decrypt
-from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
-from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input, SparseTensor
-from cluster_serving.protocol.slots import TensorSpec, filled, type_text
-
-MAX_DENSE_ELEMENTS = 1 << 24
-"""Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""
+from cluster_serving.job.sparse import indices_of
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
+from cluster_serving.protocol.slots import TensorSpec, filled, fits, type_text
 
 _MAX_NAMED = 32
 
@@ -145,9 +141,7 @@ class _Rule:
         self._computed = np.dtype(spec.computed) if spec.computed else None
         self._is_text = spec.dtype == "str"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
-        self._layout: Layout = image.layout or _layout_of(self.record_shape) or layout
-        self._image = image
-        self._keeps_bytes = keeps_bytes and not image.normalizes
+        self._images = ImageInput(spec, layout, image, keeps_bytes, self._text)
 
     def __str__(self) -> str:
         return self._text
@@ -159,12 +153,13 @@ class _Rule:
             and self._computed is None
             and value.dtype.kind not in "OU"
             and (self._dtype is None or value.dtype == self._dtype)
-            and _fits(value.shape, self._shape)
+            and fits(value.shape, self._shape)
         )
 
     def apply(self, name: str, value: Input) -> Array:
         if isinstance(value, Image):
-            array = self._decoded(name, value)
+            array = self._images.decoded(name, value)
+            array = array[np.newaxis] if self._batched else array
         elif isinstance(value, SparseTensor):
             array = self._dense(name, value)
         elif isinstance(value, Images):
@@ -181,83 +176,19 @@ class _Rule:
 
     def _tensor(self, name: str, value: Array) -> Array:
         shape = filled(value.shape, self.record_shape)
-        if not _fits(shape, self._shape):
+        if not fits(shape, self._shape):
             if self._dtype is not None and value.dtype.kind in "biuf" and value.dtype != self._dtype:
                 # The dtype is not the reason: it would be converted.
                 raise InvalidInput(f"input {name!r} has shape {list(value.shape)}, but the model expects {self}")
             raise self._refused(name, value.dtype, value.shape)
         return self._converted(name, value if shape == value.shape else value.reshape(shape))
 
-    def _decoded(self, name: str, value: Image) -> Array:
-        dtype = self._dtype or (None if self._is_text else np.dtype(np.float32))
-        expected = (None, None, None) if self.record_shape is None else self.record_shape
-        if dtype is None or not np.can_cast(np.uint8, dtype) or len(expected) != 3:
-            raise InvalidInput(f"input {name!r} is an image, but the model expects {self}")
-        if self._image.record_key is not None:
-            value = decrypt(value, self._image.record_key, name)
-        size = None if self._image.resize else images.read_size(value.data)
-        if size and math.prod(size) <= self._image.max_image_pixels:
-            # Refuse a wrong size before decoding. Turned upright, width and height of the image may be swapped.
-            shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]
-            if not any(_fits(shape, expected) for shape in shapes):
-                raise self._wrong_size(name, dtype, shapes[0], expected)
-        # Integers become the model's dtype when they are merged into a batch, where they are copied anyway.
-        kept = np.dtype(np.uint8) if self._keeps_bytes and self._dtype is not None else dtype
-        image = images.decode(value.data, self._image, self._layout, kept, name)
-        if not _fits(image.shape, expected):
-            raise self._wrong_size(name, dtype, image.shape, expected)
-        return image[np.newaxis] if self._batched else image
-
-    def _shape_of(self, width: int, height: int) -> tuple[int, ...]:
-        channels = 1 if self._image.color == "GRAY" else 3
-        return (channels, height, width) if self._layout == "CHW" else (height, width, channels)
-
-    def _wrong_size(
-        self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], expected: tuple[int | None, ...]
-    ) -> InvalidInput:
-        sides = slice(1, None) if self._layout == "CHW" else slice(None, 2)
-        height, width = shape[sides]
-        scalable = not _fits((height, width), expected[sides])
-        advice = '; imageResize: "width,height" in config.yaml scales images' if scalable else ""
-        return InvalidInput(
-            f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, shape)}), "
-            f"but the model expects {self}{advice}"
-        )
-
     def _dense(self, name: str, value: SparseTensor) -> Array:
         shape = tuple(value.shape)
-        if not _fits(shape, self._shape):
+        if not fits(shape, self._shape):
             raise self._refused(name, value.values.dtype, shape, "sparse ")
-        if not 1 <= len(shape) <= MAX_DIMENSIONS or any(size < 0 for size in shape):
-            raise InvalidInput(
-                f"input {name!r} is sparse and of shape {list(shape)}; "
-                f"expected 1 to {MAX_DIMENSIONS} sizes of at least 0"
-            )
-        if math.prod(max(size, 1) for size in shape) > MAX_DENSE_ELEMENTS:
-            raise RequestTooLarge(
-                f"input {name!r} is sparse and of shape {list(shape)}; at most {MAX_DENSE_ELEMENTS} elements are taken"
-            )
-        indices, values = value.indices, value.values
-        layouts = [rows for rows in (indices, indices.T) if rows.shape == (len(shape), values.size)]
-        if values.ndim != 1 or not layouts or indices.dtype.kind not in "iu":
-            raise InvalidInput(
-                f"input {name!r} is sparse with indices {type_text(indices.dtype.name, indices.shape)} for "
-                f"{values.size} values in {len(shape)} dimensions; expected int64[{len(shape)}, {values.size}]"
-            )
-        # Guides of the original show indices with a row per value, its code has a row per dimension.
-        inside = [rows for rows in layouts if (rows >= 0).all() and (rows < np.array(shape)[:, np.newaxis]).all()]
-        if not inside:
-            raise InvalidInput(f"input {name!r} is sparse with an index outside its shape {list(shape)}")
-        indices = inside[0]
-        taken = np.zeros(shape, bool)
-        taken[tuple(indices)] = True
-        if np.count_nonzero(taken) < values.size:
-            places, counts = np.unique(indices, axis=1, return_counts=True)
-            raise InvalidInput(
-                f"input {name!r} is sparse with several values at index {places[:, counts > 1][:, 0].tolist()}; "
-                "expected one value per index"
-            )
-        values = self._converted(name, values)
+        indices = indices_of(name, value)
+        values = self._converted(name, value.values)
         dense = np.zeros(shape, values.dtype)
         dense[tuple(indices)] = values
         return dense
@@ -297,19 +228,6 @@ class _Rule:
     def _refused(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], kind: str = "") -> InvalidInput:
         named = "str" if dtype.kind in "OU" else dtype.name
         return InvalidInput(f"input {name!r} is {kind}{type_text(named, shape)}, but the model expects {self}")
-
-
-def _layout_of(shape: tuple[int | None, ...] | None) -> Layout | None:
-    """Return the order of an image's axes by the position of the three channels; None if it is not clear."""
-    if shape is None or len(shape) != 3 or (shape[0] == 3) == (shape[2] == 3):
-        return None
-    return "CHW" if shape[0] == 3 else "HWC"
-
-
-def _fits(shape: Sequence[int], expected: Sequence[int | None] | None) -> bool:
-    if expected is None:
-        return True
-    return len(shape) == len(expected) and all(e is None or e == s for s, e in zip(shape, expected, strict=True))
 
 
 def _holds(array: Array, dtype: np.dtype[Any]) -> bool:

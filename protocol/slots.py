@@ -66,6 +66,13 @@ def filled(shape: Sequence[int], expected: Sequence[int | None] | None) -> tuple
     return (1,) * len(expected)
 
 
+def fits(shape: Sequence[int], expected: Sequence[int | None] | None) -> bool:
+    """Return True if a shape is an expected one, of which None leaves a size, or the whole shape, open."""
+    if expected is None:
+        return True
+    return len(shape) == len(expected) and all(e is None or e == s for s, e in zip(shape, expected))
+
+
 def type_text(dtype: str, shape: Sequence[int | None] | None) -> str:
     """Return a dtype and a shape as text: `float32[?, 64]`, or `any[...]` if both are unknown."""
     sizes = "..." if shape is None else ", ".join("?" if size is None else str(size) for size in shape)

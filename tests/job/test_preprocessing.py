@@ -10,7 +10,8 @@ from hypothesis.extra import numpy as arrays
 from cluster_serving.job.batch import BatchMemory
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.job.preprocessing import MAX_DENSE_ELEMENTS, Preprocessor
+from cluster_serving.job.preprocessing import Preprocessor
+from cluster_serving.job.sparse import MAX_DENSE_ELEMENTS
 from cluster_serving.protocol.encryption import RecordKey, encrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor

@@ -1,0 +1,81 @@
+"""An input of a model as images have to be for it: size, order of the axes, dtype."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from cluster_serving.job import images
+from cluster_serving.job.models.base import Layout
+from cluster_serving.job.options import ImageOptions
+from cluster_serving.protocol.encryption import decrypt
+from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Array, Image
+from cluster_serving.protocol.slots import TensorSpec, fits, type_text
+
+
+class ImageInput:
+    """Decodes the images of one input of a model; `expected` says in messages what the model expects.
+
+    See `Preprocessor` for the other arguments.
+    """
+
+    def __init__(
+        self, spec: TensorSpec, layout: Layout, options: ImageOptions, keeps_bytes: bool, expected: str
+    ) -> None:
+        self._shape = spec.record_shape
+        self._dtype = spec.numpy_dtype
+        self._is_text = spec.dtype == "str"
+        self._options = options
+        self._layout: Layout = options.layout or _layout_of(self._shape) or layout
+        self._keeps_bytes = keeps_bytes and not options.normalizes
+        self._expected = expected
+
+    def decoded(self, name: str, value: Image) -> Array:
+        """Decode an image, after decryption if that is configured.
+
+        Raises:
+            InvalidInput: If the model takes no image here, or one of another size; the message names the input.
+            RequestTooLarge: If the image has too many pixels.
+        """
+        dtype = self._dtype or (None if self._is_text else np.dtype(np.float32))
+        expected = (None, None, None) if self._shape is None else self._shape
+        if dtype is None or not np.can_cast(np.uint8, dtype) or len(expected) != 3:
+            raise InvalidInput(f"input {name!r} is an image, but the model expects {self._expected}")
+        if self._options.record_key is not None:
+            value = decrypt(value, self._options.record_key, name)
+        size = None if self._options.resize else images.read_size(value.data)
+        if size and math.prod(size) <= self._options.max_image_pixels:
+            # Refuse a wrong size before decoding. Turned upright, width and height of the image may be swapped.
+            shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]
+            if not any(fits(shape, expected) for shape in shapes):
+                raise self._wrong_size(name, dtype, shapes[0], expected)
+        # Integers become the model's dtype when they are merged into a batch, where they are copied anyway.
+        kept = np.dtype(np.uint8) if self._keeps_bytes and self._dtype is not None else dtype
+        image = images.decode(value.data, self._options, self._layout, kept, name)
+        if not fits(image.shape, expected):
+            raise self._wrong_size(name, dtype, image.shape, expected)
+        return image
+
+    def _shape_of(self, width: int, height: int) -> tuple[int, ...]:
+        channels = 1 if self._options.color == "GRAY" else 3
+        return (channels, height, width) if self._layout == "CHW" else (height, width, channels)
+
+    def _wrong_size(
+        self, name: str, dtype: np.dtype[Any], shape: tuple[int, ...], expected: tuple[int | None, ...]
+    ) -> InvalidInput:
+        sides = slice(1, None) if self._layout == "CHW" else slice(None, 2)
+        height, width = shape[sides]
+        scalable = not fits((height, width), expected[sides])
+        advice = '; imageResize: "width,height" in config.yaml scales images' if scalable else ""
+        return InvalidInput(
+            f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, shape)}), "
+            f"but the model expects {self._expected}{advice}"
+        )
+
+
+def _layout_of(shape: tuple[int | None, ...] | None) -> Layout | None:
+    """Return the order of an image's axes by the position of the three channels; None if it is not clear."""
+    if shape is None or len(shape) != 3 or (shape[0] == 3) == (shape[2] == 3):
+        return None
+    return "CHW" if shape[0] == 3 else "HWC"
