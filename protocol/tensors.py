@@ -17,7 +17,6 @@ import math
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import Any, NamedTuple, Union
 
 import numpy as np
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input, SparseTensor
+from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.signature import (
     LITTLE_ENDIAN,
     NAMES,
@@ -43,12 +42,9 @@ _MAX_SCHEMA_BYTES = 1 << 16
 _MAX_LAYOUT_BYTES = 1 << 24
 # Limits of a cached signature: 256 of them take at most some 40 MiB.
 _MAX_CACHED_NAMES, _MAX_CACHED_CHARACTERS, _MAX_CACHED_BYTES = 64, 1024, 1 << 14
-_ONLY_ARRAYS, _ONLY_LISTS = {np.ndarray}, {list}
+_ONLY_ARRAYS = {np.ndarray}
 _SENT_UNCHANGED = frozenset(LITTLE_ENDIAN.values())
 _MAX_BYTES = (1 << 31) - 1
-_FLOAT32 = LITTLE_ENDIAN["float32"]
-_FLOAT32_WHOLE = 1 << 24
-"""Largest whole number up to which a float32 holds all."""
 
 
 class Encoded(NamedTuple):
@@ -111,58 +107,12 @@ def encode_parts(tensors: Inputs) -> Sequence[bytes | memoryview]:
     if not tensors:
         raise InvalidInput("the request has no inputs: pass at least one, such as x=numpy.zeros(3)")
     values: list[Any] = list(tensors.values())
-    if set(map(type, values)) == _ONLY_ARRAYS and _is_cacheable(tensors):
+    if set(map(type, values)) == _ONLY_ARRAYS and is_cacheable(tensors):
         kinds = [(name, value.dtype, value.shape) for name, value in zip(tensors, values)]
-        layout = _layout_of(tuple(kinds))
+        layout = layout_of(tuple(kinds))
         if layout is not None:
             return layout.fill([_little_endian(array).data for array in values])
     return [_encode(signature(tensors), values)]
-
-
-def encode_floats(lists: Mapping[str, object], exact: bool = False) -> bytes | None:
-    """Encode lists of numbers as tensors of float32, as `encode` does arrays of them, in a fraction of the time.
-
-    Return None where `pack_floats` does; `exact`, also if some whole numbers may have more digits than float32.
-    """
-    if not lists or not _is_cacheable(lists):
-        return None
-    kinds: list[tuple[str, np.dtype[Any], tuple[int, ...]]] = []
-    data: list[bytes] = []
-    for name, values in lists.items():
-        packed = pack_floats(values, exact)
-        if packed is None:
-            return None
-        kinds.append((name, _FLOAT32, packed[1]))
-        data.append(packed[0])
-    layout = _layout_of(tuple(kinds))
-    return None if layout is None else b"".join(layout.fill(data))
-
-
-def pack_floats(values: object, exact: bool = False) -> tuple[bytes, tuple[int, ...]] | None:
-    """Return the numbers of lists as float32, little-endian, and the shape of the lists, which may be nested.
-
-    numpy takes five times as long to read flat ones. Return None if the lists are no tensor of float32: they are
-    empty, too deep, of different lengths, or hold something that is no number, or a number that float32 cannot hold.
-    """
-    if not isinstance(values, list) or not values:
-        return None
-    shape = [len(values)]
-    while type(values[0]) is list:
-        lengths = set(map(len, values)) if set(map(type, values)) == _ONLY_LISTS else set()
-        if len(lengths) != 1 or 0 in lengths or len(shape) == MAX_DIMENSIONS:
-            return None
-        shape += lengths
-        values = list(chain.from_iterable(values))
-    try:
-        if (
-            exact
-            and int in set(map(type, values))
-            and not -_FLOAT32_WHOLE <= min(values) <= max(values) <= _FLOAT32_WHOLE
-        ):
-            return None
-        return struct.pack(f"<{len(values)}f", *values), tuple(shape)
-    except (struct.error, OverflowError, TypeError):
-        return None
 
 
 def decode(data: bytes) -> tuple[Signature, dict[str, Input]]:
@@ -197,19 +147,19 @@ def count_strings(data: bytes) -> int:
 
 
 def _encode(columns: Signature, values: Sequence[Input]) -> bytes:
-    schema, head = _schema(columns) if _is_cacheable([c.name for c in columns]) else _schema.__wrapped__(columns)
+    schema, head = _schema(columns) if is_cacheable([c.name for c in columns]) else _schema.__wrapped__(columns)
     arrays = [_to_arrow(column, value) for column, value in zip(columns, values)]
     body = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize()
     return b"".join((head, body, _END_OF_STREAM))
 
 
-def _is_cacheable(names: Collection[str]) -> bool:
+def is_cacheable(names: Collection[str]) -> bool:
     """Return True if the schema of these names may be cached. Clients choose names, so the cache has to be bounded."""
     return len(names) <= _MAX_CACHED_NAMES and sum(map(len, names)) <= _MAX_CACHED_CHARACTERS
 
 
 @lru_cache(maxsize=256)
-def _layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> PayloadLayout | None:
+def layout_of(arrays: tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]) -> PayloadLayout | None:
     """Return `_layout` for arrays by name, dtype and shape, which takes less time to look up."""
     if any(dtype not in NAMES for _, dtype, _ in arrays):
         return None
@@ -260,7 +210,7 @@ def _columns(head: bytes, bits: int) -> tuple[pa.Schema, Signature, PayloadLayou
     if not names or len(set(names)) != len(names):
         raise InvalidInput(f"the request needs one or more inputs of different names, it has {names}")
     columns = tuple(column_of(field) for field in schema)
-    layout = _layout(columns) if _is_cacheable(names) and _size(columns) < 1 << bits else None
+    layout = _layout(columns) if is_cacheable(names) and _size(columns) < 1 << bits else None
     starts = layout.starts if layout is not None else []
     offsets = [(c.name, c.shape, LITTLE_ENDIAN[c.dtype], start) for c, start in zip(columns, starts)]
     return schema, columns, layout, offsets

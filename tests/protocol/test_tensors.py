@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.protocol import tensors
+from cluster_serving.protocol import floats, tensors
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
@@ -161,13 +161,13 @@ def test_a_payload_that_claims_more_than_it_holds_costs_no_more_than_it_holds():
 )
 def test_lists_of_numbers_are_encoded_as_the_arrays_of_them(lists):
     arrays = {name: np.array(values, "f4") for name, values in lists.items()}
-    assert tensors.encode_floats(lists) == tensors.encode(arrays)
+    assert floats.encode_floats(lists) == tensors.encode(arrays)
 
 
 @pytest.mark.parametrize("shape", [(1,), (5000,), (1, 1), (2, 3), (28, 28), (4, 1, 3), (5, 4, 3, 2), (1,) * 32])
 def test_nested_lists_of_numbers_are_encoded_as_the_arrays_of_them(shape):
     array = np.random.default_rng(0).random(shape, "f4")
-    assert tensors.encode_floats({"x": array.tolist()}) == tensors.encode({"x": array})
+    assert floats.encode_floats({"x": array.tolist()}) == tensors.encode({"x": array})
 
 
 NO_FLOATS = [[], [1.0, "2"], [None], "text", 1.0, [1e39], [10**400], json.loads("[" * 33 + "1" + "]" * 33)]
@@ -176,4 +176,4 @@ RAGGED = [[[1.0], []], [[], []], [[1.0], [1.0, 2.0]], [[1.0], 2.0], [1.0, [2.0]]
 
 @pytest.mark.parametrize("value", [*NO_FLOATS, *RAGGED])
 def test_anything_but_numbers_of_float32_is_left_to_the_general_way(value):
-    assert tensors.encode_floats({"x": [1.0], "y": value}) is None
+    assert floats.encode_floats({"x": [1.0], "y": value}) is None

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
+from cluster_serving.protocol.floats import pack_floats
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
 from cluster_serving.protocol.lists import NUMBERS, irregularity, leaf_types
 from cluster_serving.protocol.number_lists import WHOLE, is_whole, whole_numbers
-from cluster_serving.protocol.tensors import pack_floats
 
 BYTES = "BYTES"
 
