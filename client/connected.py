@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -96,7 +97,8 @@ class Queue(Reconnecting):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # In another process it makes connections of its own.
-        return _remade, (type(self), {**self._address, "reconnect": self._reconnect})
+        address = {**self._address, "reconnect": self._reconnect}
+        return partial(type(self), name=address.pop("job"), **address), ()
 
     def _own_connections(self) -> None:
         """Begin without connections: those of another process cannot be used."""
@@ -137,9 +139,3 @@ class Queue(Reconnecting):
         with self._opening:
             self._opened.add(opened)
         return opened
-
-
-def _remade(kind: type[Queue], address: dict[str, Any]) -> Queue:
-    """Return a queue that was pickled."""
-    address = dict(address)
-    return kind(address.pop("host"), address.pop("port"), address.pop("job"), **address)

@@ -24,7 +24,7 @@ from cluster_serving.client import trace
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.connection import DedicatedAsyncConnection
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
-from cluster_serving.client.missing import request_lost, result_timeout_async
+from cluster_serving.client.fetch import request_lost, result_timeout_async
 from cluster_serving.client.positions import Position
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol import payload_files

@@ -1,19 +1,32 @@
-"""Fetching of results, which are in the hash of our encoding or in that of the original's."""
+"""Fetching of results, in the hash of our encoding or in that of the original's; and what a missing one means."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
+from typing import Any
 
-from redis.exceptions import RedisError
+import redis
+import redis.asyncio
+from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.cancel import discard_file, withdraw_call
-from cluster_serving.client.missing import request_lost
 from cluster_serving.client.positions import Position, RecentEntries, search
-from cluster_serving.protocol.errors import DeadlineExceeded, RequestLost
+from cluster_serving.client.result import Result, read_outcome
+from cluster_serving.protocol.compat import timeout as time_limit
+from cluster_serving.protocol.connection import address
+from cluster_serving.protocol.errors import DeadlineExceeded, RedisUnavailable, RequestLost, ResultTimeout
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import Fields, encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
+
+SCAN_COUNT = 500
+"""Number of keys that Redis scans, or deletes, in one command."""
+
+_EXISTS_TIMEOUT = 1.0
 
 
 def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
@@ -64,3 +77,78 @@ def fetch_recent(job: str, uri: str, recent: RecentEntries, delete: bool) -> Pro
             raise
         recent.remember(uri, found[0])
         return None
+
+
+def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
+    """Yield the keys in lists of at most `size`."""
+    remaining = iter(keys)
+    while batch := list(islice(remaining, size)):
+        yield batch
+
+
+def stored(db: redis.Redis, job: str) -> dict[bytes, Fields]:
+    """Return the result hashes of a job, by key."""
+    results: dict[bytes, Fields] = {}
+    scan: Any = db.scan_iter(match=JobKeys(job).result_pattern, count=SCAN_COUNT, _type="HASH")
+    for keys in batched([key for key in scan if JobKeys(job).uri_of(key) is not None], SCAN_COUNT):
+        with db.pipeline(transaction=False) as pipeline:
+            for key in keys:
+                pipeline.hgetall(key)  # type: ignore[arg-type]
+            replies = pipeline.execute()
+        results.update((key, fields) for key, fields in zip(keys, replies) if fields)
+    return results
+
+
+def results_of(job: str, hashes: Mapping[bytes, Fields], recent: RecentEntries) -> dict[str, Result]:
+    """Read result hashes, given by key. Return results by uri, whose requests are forgotten."""
+    keys = JobKeys(job)
+    results = {keys.uri_of(key) or "": read_outcome(fields) for key, fields in hashes.items()}
+    for uri in results:
+        recent.forget(uri)
+    return results
+
+
+def request_lost(job: str) -> RequestLost:
+    """Return the error for a request that is neither queued nor answered."""
+    return RequestLost(
+        f"a request to job {job!r} has gone from Redis without a result: Redis lost its data (FLUSHALL, a restart "
+        "without persistence, a failover), or another client took the result; send the request again"
+    )
+
+
+def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str, chosen: bool = True) -> ResultTimeout:
+    """Return the error for a result that is missing after `timeout` seconds.
+
+    Its message has the uri if the caller has chosen it, and tells if no job of that name has ever run on this Redis.
+    """
+    try:
+        known = bool(client.exists(JobKeys(job).slots()))
+    except RedisError:
+        known = True
+    return _result_timeout(job, timeout, uri, chosen, known)
+
+
+async def result_timeout_async(
+    client: redis.asyncio.Redis, job: str, timeout: float, uri: str, chosen: bool = True
+) -> ResultTimeout:
+    """Return the error for a missing result: the asyncio variant of `result_timeout`.
+
+    Raises:
+        RedisUnavailable: If Redis cannot be reached, which explains the missing result.
+    """
+    try:
+        async with time_limit(_EXISTS_TIMEOUT):
+            known = bool(await client.exists(JobKeys(job).slots()))
+    except ResponseError:
+        known = True
+    except (RedisError, OSError, asyncio.TimeoutError) as error:
+        raise RedisUnavailable(f"Redis at {address(client)} does not answer: {error}") from error
+    return _result_timeout(job, timeout, uri, chosen, known)
+
+
+def _result_timeout(job: str, timeout: float, uri: str, chosen: bool, known: bool) -> ResultTimeout:
+    request = f"no result for {uri!r} of job {job!r}" if chosen else f"no result from job {job!r}"
+    hint = "" if known else "; no job of that name has ever run on this Redis: is it the jobName of config.yaml?"
+    error = ResultTimeout(f"{request} within {timeout:g} s{hint}")
+    error.uri = uri
+    return error

@@ -16,15 +16,22 @@ from typing import Any, overload
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.all_results import SCAN_COUNT, batched, results_of, stored
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.connected import Queue
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
-from cluster_serving.client.fetch import fetch, fetch_queued, fetch_recent
+from cluster_serving.client.fetch import (
+    SCAN_COUNT,
+    batched,
+    fetch,
+    fetch_queued,
+    fetch_recent,
+    result_timeout,
+    results_of,
+    stored,
+)
 from cluster_serving.client.many import TIMEOUT, Batch, check, results_in_thread
-from cluster_serving.client.missing import result_timeout
 from cluster_serving.client.pieces import PIECE_TIMEOUT, PieceIteration, Pieces
 from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result, read_result

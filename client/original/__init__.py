@@ -31,8 +31,8 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client import queues
-from cluster_serving.client.all_results import SCAN_COUNT, batched
 from cluster_serving.client.convert import inputs_of, to_input
+from cluster_serving.client.fetch import SCAN_COUNT, batched
 from cluster_serving.client.original import early
 from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, encode_png, failed
 from cluster_serving.protocol.connection import translated
