@@ -4,6 +4,7 @@ It makes a small model and images in a folder, and starts Redis, Flink, the job 
 threads then send the images with the Python client.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def command(name: str) -> Path:
 
 def shown(name: str) -> str:
     """Return a command as the user can type it: by its name if the shell finds it."""
-    found = shutil.which(name)
+    # uv, as in `uvx`, puts an environment on the PATH of the program alone that it runs.
+    found = None if "UV" in os.environ else shutil.which(name)
     return name if found and Path(found).resolve() == command(name).resolve() else str(command(name))
 
 
