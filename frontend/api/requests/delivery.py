@@ -12,6 +12,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.leased_work import TURN, LeasedWork
 from cluster_serving.protocol.callbacks import Callback, queue_of
+from cluster_serving.protocol.compat import timeout
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,9 @@ _LONGEST_WAIT = 60.0
 
 _MOST_POSTED = 50
 """Messages that are written and posted at a time; each may have megabytes."""
+
+_MOST_POSTED_TO_ONE = 10
+"""Of these, messages to one host, so that a slow receiver leaves room for others."""
 
 _MOST_KEPT = 1000
 """Callbacks of a job that may wait with their bodies in Redis, which a receiver that is away would fill otherwise."""
@@ -46,6 +50,7 @@ class Delivery:
         self._front, self._store, self._receivers, self._write = front, store, receivers, write
         self._work = LeasedWork(front.dispatch, queue_of, self._jobs, self._deliver, _MOST_HELD)
         self._posting = asyncio.Semaphore(_MOST_POSTED)
+        self._posting_to: dict[str | None, asyncio.Semaphore] = {}
         self.start = self._work.start
 
     async def add(self, ticket: Ticket, url: str, model: str) -> None:
@@ -75,12 +80,16 @@ class Delivery:
         except RequestNotFound as error:
             await self._give_up(job, callback, str(error))
             return
-        if results is None:
+        place = self._posting_to.setdefault(urlsplit(callback.url).hostname, asyncio.Semaphore(_MOST_POSTED_TO_ONE))
+        if results is None or not await _taken(place):
             await self._work.call(job, queue_of(job).renew([callback.id], TURN))
             return
-        async with self._posting:
-            written = await self._write(Ticket.read(callback.id), results, callback.model) if results else b""
-            await self._post(job, callback, written or callback.body.encode())
+        try:
+            async with self._posting:
+                written = await self._write(Ticket.read(callback.id), results, callback.model) if results else b""
+                await self._post(job, callback, written or callback.body.encode())
+        finally:
+            place.release()
 
     async def _post(self, job: str, callback: Callback, body: bytes) -> None:
         ticket, queue = Ticket.read(callback.id), queue_of(job)
@@ -117,3 +126,12 @@ class Delivery:
         results = await self._store.results(ticket, wait)
         present = [result for result in results if result is not None]
         return present if len(present) == len(results) else None
+
+
+async def _taken(place: asyncio.Semaphore) -> bool:
+    """Take a place, within one turn; return True if it was."""
+    try:
+        async with timeout(TURN):
+            return await place.acquire()
+    except asyncio.TimeoutError:
+        return False

@@ -7,9 +7,10 @@ import logging
 import os
 import re
 import signal
+import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -230,6 +231,24 @@ def test_callbacks_without_results_leave_room_for_others(serve, db, job, letters
     callback = Callback("0" * 32 + f"-1-{job}", receiver.url, job, body="{}")
     call(db, queue_of(job).put(callback.id, callback.content(), 0, new=True))
     wait_until(lambda: [body for _, body in receiver.posts] == [b"{}"])
+
+
+@pytest.mark.usefixtures("vectors")
+def test_a_receiver_that_does_not_answer_keeps_no_other_waiting(serve, db, job, letters, receiver, monkeypatch):
+    monkeypatch.setattr(callback_module, "_TIMEOUT", 1000.0)
+    with ExitStack() as opened:
+        silent = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=100))
+        url = f"http://localhost:{silent.getsockname()[1]}/done"
+        for number in range(delivery._MOST_POSTED + 10):
+            callback = Callback(f"{number:032x}-1-{job}", url, job, body="{}")
+            call(db, queue_of(job).put(callback.id, callback.content(), 0, new=True))
+        serve(f"--callbackHosts=localhost,{receiver.place}")
+        # All that can be posted to the one is on its way.
+        for _ in range(delivery._MOST_POSTED_TO_ONE):
+            opened.enter_context(silent.accept()[0])
+        callback = Callback("f" * 32 + f"-1-{job}", receiver.url, job, body="{}")
+        call(db, queue_of(job).put(callback.id, callback.content(), 0, new=True))
+        wait_until(lambda: [body for _, body in receiver.posts] == [b"{}"])
 
 
 @pytest.mark.usefixtures("vectors", "echo")
