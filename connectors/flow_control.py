@@ -8,9 +8,9 @@ whether more requests are on their way.
 If Flink runs the two operators in different processes, `find_flow_control` returns None. Requests then pass through
 Flink as bytes, and Flink's own backpressure applies.
 
-In process mode a window opens, and with it its model, only when the first record reaches it. Until then the source
-cannot know in which process the window is: it is `probing`, with one request. All others stay in Redis, since a
-request that lies in Flink can neither be taken back nor be computed beside others after a crash.
+In process mode a window opens, and behind it the model, only when the first record arrives. Before that the source
+reads nothing. A request that lies in Flink meanwhile could not be taken back, and a crash in the load of the model would
+count as its own.
 """
 
 import threading
@@ -69,15 +69,12 @@ class SlotFlowControl:
         generation: `RedisOptions.name`; the slots of a generation in this process share one `Surplus`.
         read: Bound method that reads for the window, to which there is only a weak reference; None for none.
         deadlines: Deadlines of the requests; None for none.
-        probing: See the attribute.
 
     Attributes:
         id: Random id, by which `find_flow_control` finds it.
         deadlines: As given.
         limit: As given.
         attached: True once the window has shown that it shares this process.
-        probing: True until a window has attached or a request was answered without one, if the window may be in
-            another process and opens late.
         overlaps: True if the model begins requests while it computes others, one by one. Then the source reads at once.
         searches: True while requests wait behind new ones, which the next call for new ones goes on with.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
@@ -92,7 +89,6 @@ class SlotFlowControl:
         generation: str = "",
         read: Read | None = None,
         deadlines: Deadlines | None = None,
-        probing: bool = False,
     ) -> None:
         self.id = uuid.uuid4().hex
         self.deadlines = deadlines
@@ -114,7 +110,6 @@ class SlotFlowControl:
         self._began = 0.0
         self._longest = 0.0
         self.attached = False
-        self.probing = probing
         self.overlaps = False
         self.searches = False
         self.seconds_per_request = 0.0
@@ -123,13 +118,9 @@ class SlotFlowControl:
 
     @property
     def unanswered(self) -> int:
-        """Number of requests handed over and not yet answered; 0 if the window is in another process."""
+        """Number of requests handed over and not yet answered; 0 while no window is attached."""
         # A window in another process never reports an answer.
-        return self._announced - self._answered if self.attached or self.probing else 0
-
-    @property
-    def _room(self) -> int:
-        return (1 if self.probing else self.limit) - self.unanswered
+        return self._announced - self._answered if self.attached else 0
 
     @property
     def idle(self) -> bool:
@@ -154,13 +145,18 @@ class SlotFlowControl:
             if not (ahead or self.overlaps):
                 pause = min(timeout, self._next_hand_over - time.monotonic())
                 self._changed.wait_for(lambda: not self.unanswered, pause)
-            self._changed.wait_for(lambda: self._room > 0, timeout)
-            return max(0, self._room)
+            self._changed.wait_for(lambda: self.unanswered < self.limit, timeout)
+            return max(0, self.limit - self.unanswered)
 
     def wait_idle(self, timeout: float) -> bool:
         """Source: wait up to `timeout` seconds until all requests are answered; return True if they are."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.unanswered, timeout)
+
+    def wait_attached(self, timeout: float) -> bool:
+        """Source: wait up to `timeout` seconds until a window has attached; return True if one has."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.attached, timeout)
 
     def announce(self, count: int) -> None:
         """Source: announce `count` requests that will be handed over next."""
@@ -268,7 +264,7 @@ class SlotFlowControl:
         """Window: report that `count` requests came; return True if more are on their way."""
         with self._changed:
             if not self.attached:
-                self.attached, self.probing = True, False
+                self.attached = True
                 self._changed.notify()
             self._arrived += count
             return self.more

@@ -7,6 +7,7 @@ cancellation, barriers and metrics. An endless loop in Python would starve them.
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
@@ -31,6 +32,7 @@ from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.slots import SlotReport
 
 NAME = "Redis Streams source"
 
@@ -55,7 +57,8 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         greedy: A batch is computed as soon as no more requests are on their way. Requests that come while the model is
             busy are then read at once, when it is free.
         process_mode: Flink opens the operators behind this source at their first record, so an empty batch is sent
-            first. It passes records on only at the end of a tick, so each tick ends with the first that it reads.
+            first, and nothing is read before they are open. It passes records on only at the end of a tick, so each
+            tick ends with the first that it reads.
         deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
         slots: Number of slots that the job asks for.
         stages: What makes the stages of the slot, in their order.
@@ -95,9 +98,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             generation=self._control.name,
             read=None if self._process_mode else self._read_directly,
             deadlines=Deadlines(RedisClock(client), self._deadline_ms),
-            probing=self._process_mode,
         )
-        self._probe: Entry | None = None
         self._ticks = Ticks.of(self._control.name, index)
         keys = JobKeys(self._options.job)
         name = keys.consumer(self._options.generation, index)
@@ -128,7 +129,11 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._held: list[Entry] = []
         self._ahead = not self._greedy
         self._latest_share = 1
-        self._sends_empty = self._process_mode
+        self._sends_empty = self._opening = self._process_mode
+        self._earlier_attempts: set[str] = set()
+        if self._process_mode:
+            with suppress(RedisError):
+                self._earlier_attempts = self._attempts()
         # Numbers of requests. The window counts the first, and the source the second.
         self._read_directly_so_far = self._counted_directly = 0
 
@@ -206,11 +211,11 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             return []
         try:
             self._generation.look()
-            # A window in this process attaches before it answers.
-            if self._flow.probing and self._probe is not None and not self._reader.is_pending(self._probe):
-                self._flow.probing = False
             if not self._generation.reads:
                 entries = self._stand_by(timeout)
+            elif self._opening and not self._is_open(timeout):
+                self._reader.heartbeat()
+                entries = []
             elif self._reader.recovering:
                 entries = self._recovery.next(timeout)
             else:
@@ -225,8 +230,21 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._backoff.succeeded()
         if entries:
             self._flow.announce(len(entries))
-            self._probe = entries[0] if self._flow.probing else None
         return entries
+
+    def _is_open(self, timeout: float) -> bool:
+        """Return True once the window is open, and with it the model; wait for it up to `timeout` seconds."""
+        # A window in another process never attaches, but its slot reports.
+        self._opening = not self._flow.wait_attached(timeout) and self._attempts() <= self._earlier_attempts
+        return not self._opening
+
+    def _attempts(self) -> set[str]:
+        """Return the attempts at this slot that have loaded the model, or failed to."""
+        number, serving = self._control.generation, self._generation.now.serving
+        beside = number if serving and serving.number != number else None
+        text = self._slot.client.hget(JobKeys(self._control.job).slots(beside), self._slot.index)
+        report = SlotReport.from_json(text) if text else None
+        return {report.attempt} if report and report.state != "loading" else set()
 
     def _stand_by(self, timeout: float) -> list[Entry]:
         """Read nothing: the generation has not begun yet, or it only finishes what it has read."""

@@ -57,21 +57,11 @@ def test_a_window_in_another_process_does_not_hold_the_source_back():
     assert flow.capacity(0, ahead=True) == flow.capacity(0, ahead=False) == 4
 
 
-def test_one_request_at_most_is_handed_over_until_it_is_known_where_the_window_is():
-    flow = SlotFlowControl(limit=4, probing=True)
-    assert flow.capacity(0, ahead=True) == 1
-    flow.announce(1)
-    assert flow.unanswered == 1
-    assert not flow.wait_idle(0)
-    assert flow.capacity(0, ahead=True) == 0
+def test_the_source_can_wait_until_a_window_has_attached():
+    flow = SlotFlowControl(limit=4)
+    assert not flow.wait_attached(0)
     threading.Timer(0.05, flow.arrive, [0]).start()
-    assert flow.capacity(10, ahead=True) == 3
-    assert flow.unanswered == 1
-    elsewhere = SlotFlowControl(limit=4, probing=True)
-    elsewhere.announce(1)
-    elsewhere.probing = False
-    assert elsewhere.wait_idle(0)
-    assert elsewhere.capacity(0, ahead=True) == 4
+    assert flow.wait_attached(10)
 
 
 def test_the_arrival_of_the_last_announced_request_says_that_no_more_come():

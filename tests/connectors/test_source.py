@@ -18,6 +18,7 @@ from cluster_serving.job.topology import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.slots import SlotReport
 from tests.support.fixtures.flink_context import Context
 from tests.support.fixtures.waiting import wait_until
 
@@ -39,7 +40,7 @@ def opened(redis_server, db, job, monkeypatch):
     yield open_source
     for each in sources:
         each.close()
-    db.delete(*JobKeys(job).streams, JobKeys(job).generations)
+    db.delete(*JobKeys(job).streams, JobKeys(job).generations, JobKeys(job).slots())
 
 
 def dead_canary(db, job, share, *uris):
@@ -86,6 +87,7 @@ def test_a_tick_of_process_mode_lasts_until_a_request_comes(opened, db, job):
     slot = opened(process_mode=True)
     # Flink opens the operators behind the source at their first record, which a tick passes on when it ends.
     assert [batch.entries for batch in tick(slot)] == [[]]
+    slot._opening = False
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(tick, slot)
         with pytest.raises(TimeoutError):
@@ -248,41 +250,52 @@ def test_a_request_is_not_given_up_while_the_slot_that_seemed_dead_still_compute
     assert not db.exists(JobKeys(job).dead_letters)
 
 
-def test_a_recovered_request_is_alone_where_all_before_it_are_answered(opened, db, job, monkeypatch):
-    monkeypatch.setattr(source, "_LONGEST_WAIT", 0.3)
+def test_a_recovered_request_is_alone_where_all_before_it_are_answered(opened, db, job):
+    """A window in another process does not say what it has answered."""
     attempts = Attempts(db, job)
     db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
     held = StreamReader(db, job, JobKeys(job).consumer(1, 0), 1000).read(1, None)
     slot = opened(process_mode=True)
     assert [batch.entries for batch in tick(slot)] == [[]]
+    slot._opening = False
     assert uris_of(slot) == ["a"]
     assert attempts.last(held[0]).alone
     # As after an error of Redis.
     slot._reader.start_over()
-    assert tick(slot) == []
-    # A window in another process does not say what it has answered.
-    slot._flow.probing = False
     assert uris_of(slot) == ["a"]
     assert not attempts.last(held[0]).alone
 
 
-def test_one_request_waits_for_a_model_that_loads_and_the_others_in_redis(opened, db, job, monkeypatch):
-    """What lies in Flink behind a request that hangs or crashes could neither be taken back nor tried beside others."""
+def reported(db, job, attempt, state):
+    db.hset(JobKeys(job).slots(), 0, SlotReport("submitted", state, attempt=attempt).to_json())
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_requests_wait_in_redis_while_the_model_loads(opened, db, job, monkeypatch, held):
+    """What lies in Flink then could not be taken back, and a crash in the load of the model would be its own."""
     monkeypatch.setattr(source, "_LONGEST_WAIT", 0.3)
-    stream = JobKeys(job).stream("normal")
-    for number in range(12):
-        db.xadd(stream, {"uri": f"r{number}", "data": b"x"})
-    here, elsewhere = opened(process_mode=True), opened(process_mode=True, index=1)
-    for number, slot in enumerate((here, elsewhere)):
-        assert [batch.entries for batch in tick(slot)] == [[]]
-        ((probe,),) = (batch.entries for batch in tick(slot))
-        assert probe.uri == f"r{number}"
+    for uri in "ab":
+        db.xadd(JobKeys(job).stream("normal"), {"uri": uri, "data": b"x"})
+    if held:
+        StreamReader(db, job, JobKeys(job).consumer(1, 0), 1000).read(2, None)
+    slot = opened(process_mode=True)
+    assert [batch.entries for batch in tick(slot)] == [[]]
+    assert tick(slot) == []
+    # The window opens in this process, after what is behind it.
+    slot._flow.arrive(0)
+    assert [batch.entries for batch in tick(slot)] == [None]
+    assert [entry.uri for entry in slot._flow.take()] == (["a"] if held else ["a", "b"])
+
+
+@pytest.mark.parametrize("end", ["ready", "failed"])
+def test_a_window_in_another_process_is_open_when_its_slot_has_reported(opened, db, job, monkeypatch, end):
+    monkeypatch.setattr(source, "_LONGEST_WAIT", 0.3)
+    reported(db, job, "earlier", "ready")
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
+    slot = opened(process_mode=True)
+    assert [batch.entries for batch in tick(slot)] == [[]]
+    for attempt, state in (("earlier", "ready"), ("this", "loading")):
+        reported(db, job, attempt, state)
         assert tick(slot) == []
-    # The window opens in this process.
-    here._flow.arrive(0)
-    assert [batch.entries for batch in tick(here)] == [None]
-    assert [entry.uri for entry in here._flow.take()] == ["r2", "r3", "r4", "r5"]
-    assert here._flow.unanswered == 8
-    # A window in another one answers.
-    write_answers(db, job, 60, [Answer(probe, "", {"value": "1"})], "1")
-    assert uris_of(elsewhere) == ["r9", "r10", "r11"]
+    reported(db, job, "this", end)
+    assert uris_of(slot) == ["a"]
