@@ -9,8 +9,8 @@ If Flink runs the two operators in different processes, `find_flow_control` retu
 Flink as bytes, and Flink's own backpressure applies.
 
 In process mode a window opens, and behind it the model, only when the first record arrives. Before that the source
-reads nothing. A request that lies in Flink meanwhile could not be taken back, and a crash in the load of the model would
-count as its own.
+reads nothing. A request that lies in Flink meanwhile could not be taken back, and a crash in the load of the model
+would count as its own.
 """
 
 import threading

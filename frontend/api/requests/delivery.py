@@ -12,7 +12,6 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.leased_work import TURN, LeasedWork
 from cluster_serving.protocol.callbacks import Callback, queue_of
-from cluster_serving.protocol.compat import timeout
 
 log = logging.getLogger(__name__)
 
@@ -24,11 +23,11 @@ _MOST_HELD = 1000
 _LONGEST_WAIT = 60.0
 """Seconds for which a front end holds a callback whose results are not there yet; others get their turn then."""
 
-_MOST_POSTED = 50
+_MOST_POSTED = 80
 """Messages that are written and posted at a time; each may have megabytes."""
 
-_MOST_POSTED_TO_ONE = 10
-"""Of these, messages to one host, so that a slow receiver leaves room for others."""
+_MOST_POSTED_TO_ONE = 20
+"""Of these, messages to one host, so that one that is slow leaves room for others."""
 
 _MOST_KEPT = 1000
 """Callbacks of a job that may wait with their bodies in Redis, which a receiver that is away would fill otherwise."""
@@ -50,7 +49,7 @@ class Delivery:
         self._front, self._store, self._receivers, self._write = front, store, receivers, write
         self._work = LeasedWork(front.dispatch, queue_of, self._jobs, self._deliver, _MOST_HELD)
         self._posting = asyncio.Semaphore(_MOST_POSTED)
-        self._posting_to: dict[str | None, asyncio.Semaphore] = {}
+        self._posting_to: dict[str, asyncio.Semaphore] = {}
         self.start = self._work.start
 
     async def add(self, ticket: Ticket, url: str, model: str) -> None:
@@ -75,21 +74,22 @@ class Delivery:
     async def _deliver(self, job: str, _: str, content: bytes) -> None:
         """Make one attempt."""
         callback = Callback.from_json(content)
+        host = callback.url.split("/", 3)[:3][-1]
+        place = self._posting_to.setdefault(host, asyncio.Semaphore(_MOST_POSTED_TO_ONE))
+        if place.locked() and self._is_crowded:
+            await self._work.call(job, queue_of(job).renew([callback.id], TURN))
+            return
         try:
             results = [] if callback.body else await self._results(callback)
         except RequestNotFound as error:
             await self._give_up(job, callback, str(error))
             return
-        place = self._posting_to.setdefault(urlsplit(callback.url).hostname, asyncio.Semaphore(_MOST_POSTED_TO_ONE))
-        if results is None or not await _taken(place):
+        if results is None:
             await self._work.call(job, queue_of(job).renew([callback.id], TURN))
             return
-        try:
-            async with self._posting:
-                written = await self._write(Ticket.read(callback.id), results, callback.model) if results else b""
-                await self._post(job, callback, written or callback.body.encode())
-        finally:
-            place.release()
+        async with place, self._posting:
+            written = await self._write(Ticket.read(callback.id), results, callback.model) if results else b""
+            await self._post(job, callback, written or callback.body.encode())
 
     async def _post(self, job: str, callback: Callback, body: bytes) -> None:
         ticket, queue = Ticket.read(callback.id), queue_of(job)
@@ -119,19 +119,15 @@ class Delivery:
             # The one after the last that may; to count takes a command that present users of Redis may lack.
             return not await db.zrangebyscore(queue_of(job).times, "-inf", "+inf", start=_MOST_KEPT, num=1)
 
+    @property
+    def _is_crowded(self) -> bool:
+        """True if many callbacks are held, so that none may keep its place without being posted."""
+        return self._work.count >= _MOST_HELD / 2
+
     async def _results(self, callback: Callback) -> list[StoredResult] | None:
         """Return the results; None if they do not come in time, or at once while many callbacks are held."""
         ticket = await self._store.known(callback.id)
-        wait = _LONGEST_WAIT if self._work.count < _MOST_HELD / 2 else 0.0
+        wait = 0.0 if self._is_crowded else _LONGEST_WAIT
         results = await self._store.results(ticket, wait)
         present = [result for result in results if result is not None]
         return present if len(present) == len(results) else None
-
-
-async def _taken(place: asyncio.Semaphore) -> bool:
-    """Take a place, within one turn; return True if it was."""
-    try:
-        async with timeout(TURN):
-            return await place.acquire()
-    except asyncio.TimeoutError:
-        return False
