@@ -1,11 +1,13 @@
 """Arguments that several commands take: the configuration file, and the job."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher.command_log import warn
+from cluster_serving.launcher.command_log import keep_in, log, warn
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import job_name
@@ -28,6 +30,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 def config_of(path: Path) -> Config:
     """Return the file's configuration, or the defaults if no file was named and none is there."""
     return config_file.read(path, warn, missing_ok=path == CONFIG_PATH)
+
+
+def logged_config(path: Path) -> Config:
+    """Return the file's configuration; what the command says from now on is kept in the log beside the file."""
+    if path.is_file():
+        keep_in(path.absolute().parent)
+        log.info(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
+    return config_file.read(path, warn)
 
 
 def named(job: str | None, config: Config, path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from cluster_serving.launcher import report
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, named
+from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import log, warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -15,7 +15,7 @@ from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.jobs.restart import restart as restart_job
 from cluster_serving.launcher.rollout import change
 from cluster_serving.launcher.rollout.change import Changed, NotBeside
-from cluster_serving.launcher.running import by_command, read, start_front_end, start_job
+from cluster_serving.launcher.running import by_command, start_front_end, start_job
 from cluster_serving.launcher.services import front_end
 from cluster_serving.launcher.terminal import Progress, console
 from cluster_serving.settings.model import SettingsError
@@ -34,7 +34,7 @@ def restart(
     in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
 ) -> None:
     """Let the job serve the model and the configuration as they are now, without a gap; start it if it does not run."""
-    config = read(config_path)
+    config = logged_config(config_path)
     front_end.check(config, config_path, http)
     if in_place or not lifecycle.is_running(config):
         start_job(config, config_path, restart_job)
@@ -58,7 +58,7 @@ def update(
     in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
 ) -> None:
     """Let a running job serve the model and the configuration as they are now, without a gap."""
-    config = read(config_path)
+    config = logged_config(config_path)
     front_end.check(config, config_path, False)
     if job not in (None, config.job_name):
         raise LaunchError(

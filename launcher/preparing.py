@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from cluster_serving.launcher import entry_points, origins, report, templates
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath
+from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, logged_config
 from cluster_serving.launcher.command_log import log, say, warn
 from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
@@ -17,7 +17,6 @@ from cluster_serving.launcher.jobs import preflight
 from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.lifecycle import checked, is_running
-from cluster_serving.launcher.running import read
 from cluster_serving.launcher.shipping import bundle as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, printable
@@ -81,7 +80,7 @@ def package(
 
     For those who put them into an image or onto a shared file system themselves.
     """
-    config = read(config_path)
+    config = logged_config(config_path)
     with Progress():
         archives = shipping.write(config, output)
     for archive in archives:
@@ -98,7 +97,7 @@ def tune(
 
     The next start, restart or update uses them, where config.yaml does not set these keys.
     """
-    config = read(config_path)
+    config = logged_config(config_path)
     with Progress():
         tuned = _tuned(checked(config), seconds)
     log.info(tuned.text)

@@ -4,13 +4,12 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, named
+from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.jobs import job_status
-from cluster_serving.launcher.jobs.shutdown import forget as forget_job
-from cluster_serving.launcher.jobs.shutdown import losses, shut_down
+from cluster_serving.launcher.jobs.removal import forget as forget_job
+from cluster_serving.launcher.jobs.removal import losses, shut_down
 from cluster_serving.launcher.jobs.store import opened
-from cluster_serving.launcher.running import read
 from cluster_serving.launcher.services import controller, redis_server
 from cluster_serving.launcher.terminal import Progress, confirm, console
 
@@ -51,7 +50,7 @@ def shutdown(
     Asks first if requests, results or dead letters would be lost. Logs stay. Without a configuration file, stop all
     that was started here.
     """
-    config = None if config_path == CONFIG_PATH and not config_path.exists() else read(config_path)
+    config = None if config_path == CONFIG_PATH and not config_path.exists() else logged_config(config_path)
     if not (yes or keep_data) and (lost := losses(config)):
         confirm(
             f"This would be lost (--keep-data keeps it): {lost}. Stop all, and remove it?",

@@ -1,7 +1,5 @@
-"""The commands that start and stop a job, and what the other commands take from them."""
+"""The commands that start and stop a job, and their steps, which changes of a job share."""
 
-import shlex
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,9 +8,8 @@ from typing import Annotated
 import typer
 
 from cluster_serving.launcher import report
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, named
-from cluster_serving.launcher.command_log import keep_in, log, say, warn
-from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
+from cluster_serving.launcher.command_log import log, say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import lifecycle, model_files
 from cluster_serving.launcher.services import controller, front_end
@@ -29,7 +26,7 @@ def start(
     """Start a job, and Redis and Flink before it if needed; end when it answers requests."""
     # Options of the original's command.
     given = {"model_parallelism": parallelism, "thread_per_model": omp}
-    config = read(config_path).model_copy(update={key: value for key, value in given.items() if value})
+    config = logged_config(config_path).model_copy(update={key: value for key, value in given.items() if value})
     front_end.check(config, config_path, http)
     if http and lifecycle.is_running(config):
         console.print(f"Job {config.job_name} runs already.")
@@ -41,7 +38,7 @@ def start(
 
 def stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     """Stop a job; its queued requests stay in Redis."""
-    config = read(config_path) if config_path.exists() else config_of(config_path)
+    config = logged_config(config_path) if config_path.exists() else config_of(config_path)
     name = named(job, config, config_path)
     with Progress():
         say(f"Stopping job {name}")
@@ -86,11 +83,3 @@ def start_front_end(config: Config, config_path: Path, again: bool = False) -> N
     console.print(f"    HTTP  {url}/predict")
     console.print(f"    page  {url}/ui")
     console.print(f"     API  {url}/docs")
-
-
-def read(path: Path) -> Config:
-    """Return the file's configuration; what the command says is kept in the log beside the file."""
-    if path.is_file():
-        keep_in(path.absolute().parent)
-        log.info(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
-    return config_file.read(path, warn)
