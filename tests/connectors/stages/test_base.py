@@ -56,13 +56,12 @@ def test_a_stage_stamps_each_answer(db, job, options):
     assert db.hgetall(key) == {b"value": b"1", b"stamp": b"slot 7", b"version": b"1"}
 
 
-def test_a_stage_sees_new_requests_and_those_that_a_crash_has_interrupted(db, job, options, monkeypatch):
-    monkeypatch.setattr(source, "record_end", lambda: "")
+def test_a_stage_sees_new_requests_and_those_that_a_crash_has_interrupted(db, job, options):
     db.xadd(JobKeys(job).stream("normal"), {"uri": "interrupted", "data": b"x"})
     crashed = StreamReader(db, job, JobKeys(job).consumer(1, 0), 60_000)
     assert len(crashed.read(10, None)) == 1
     crashed.close()
-    slot = source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, True, stages=(*READING, Upper))
+    slot = source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, False, stages=(*READING, Upper))
     slot.open(Context())
     found = {}
 
