@@ -44,7 +44,7 @@ def test_a_request_that_is_refused_for_its_rate_is_logged_with_its_client(serve,
         for _ in range(2):
             httpx.post(f"{url}/predict", content=BODY, headers={"x-api-key": key}, timeout=30)
         wait_until(lambda: len(lines(caplog)) == 2)
-    refused = caplog.messages[1]
+    refused = lines(caplog)[1]
     assert refused.startswith("POST /predict 429 ")
     assert refused.endswith("client=alice")
 
