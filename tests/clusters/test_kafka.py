@@ -17,14 +17,18 @@ FILES = Path(__file__).with_name("programs") / "kafka_files.py"
 BROKER, JAR = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", ""), os.environ.get("FLINK_KAFKA_JAR", "")
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(300),
     pytest.mark.skipif(not BROKER, reason="KAFKA_BOOTSTRAP_SERVERS names no broker, such as 127.0.0.1:9092"),
     pytest.mark.skipif(not JAR, reason="FLINK_KAFKA_JAR names no flink-sql-connector-kafka-*.jar"),
 ]
 
 
+def jobs(cluster):
+    return httpx.get(f"{cluster.rest}/jobs").json()["jobs"]
+
+
 def cancel_all(cluster):
-    for job in httpx.get(f"{cluster.rest}/jobs").json()["jobs"]:
+    for job in jobs(cluster):
         httpx.patch(f"{cluster.rest}/jobs/{job['id']}", params={"mode": "cancel"})
 
 
@@ -48,17 +52,15 @@ def test_the_example_answers_each_record_of_a_topic(own_cluster, tmp_path):
     (tmp_path / "digits.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
     topics = [f"{name}-{uuid.uuid4().hex}" for name in ("asked", "answered")]
     answers = tmp_path / "answers"
-    with (
-        flink_programs.submit(own_cluster, EXAMPLE, JAR, BROKER, model, *topics, cwd=tmp_path) as example,
-        flink_programs.submit(
-            own_cluster, FILES, JAR, BROKER, tmp_path / "digits.json", *topics, answers, cwd=tmp_path
-        ) as files,
-    ):
-        try:
-            wait_until(lambda: len(rows(answers)) == 40 or example.poll() or files.poll(), 400)
-        finally:
-            cancel_all(own_cluster)
-        said = [process.communicate(timeout=60)[0] for process in (example, files)]
+    arguments = (JAR, BROKER, tmp_path / "digits.json", *topics, answers)
+    with flink_programs.submit(own_cluster, FILES, *arguments, cwd=tmp_path) as files:
+        wait_until(lambda: len(jobs(own_cluster)) == 2 or files.poll(), 60)
+        with flink_programs.submit(own_cluster, EXAMPLE, JAR, BROKER, model, *topics, cwd=tmp_path) as example:
+            try:
+                wait_until(lambda: len(rows(answers)) == 40 or example.poll() or files.poll(), 120)
+            finally:
+                cancel_all(own_cluster)
+            said = [process.communicate(timeout=60)[0] for process in (example, files)]
     found = rows(answers)
     assert len(found) == 40, "\n".join(said)
     assert found.pop(7)["error"].startswith("INVALID_INPUT: input 'x' has shape [63]")
