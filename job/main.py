@@ -27,6 +27,9 @@ def main() -> None:
     jobs = [JobOptions.from_json(file.read_text("utf8")) for file in given.options_file]
 
     # Imported here, so that the launcher can check a model without loading Flink.
+    from cluster_serving.job.submission import leave_out_beam
+
+    leave_out_beam()
     from pyflink.datastream import StreamExecutionEnvironment
 
     from cluster_serving.job.topology import build
