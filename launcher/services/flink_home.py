@@ -112,7 +112,9 @@ class FlinkHome:
             "_FLINK_HOME_DETERMINED": "true",
             "JAVA_HOME": str(self.path / "java"),
             "JVM_ARGS": f"-Djava.io.tmpdir={self.path / 'tmp'}",
-            # The interpreter that Flink embeds reads no .pth files and knows no virtual environment.
+            # The interpreter that Flink embeds takes its standard library from the first python3 on the PATH.
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+            # Without a python3 beside this one, it reads no .pth files and knows no virtual environment.
             "PYTHONPATH": os.pathsep.join(map(self._without_spaces, python_path())),
         }
         # By default glibc keeps the memory of eight times as many arenas as there are cores, a part of it unused.

@@ -21,7 +21,9 @@ def test_the_slots_of_a_job_are_spread_as_the_configuration_says(own_cluster, tm
     model = tmp_path / "model"
     model.mkdir()
     save_doubling(model, 3)
-    done = own_cluster.start(jobName="spread", modelPath=model, modelParallelism=4, slotsPerTaskManager=2)
+    # As with a command called by its path: no Python of its environment is on the PATH.
+    with own_cluster.variables(PATH="/usr/bin:/bin"):
+        done = own_cluster.start(jobName="spread", modelPath=model, modelParallelism=4, slotsPerTaskManager=2)
     assert done.returncode == 0, done.stdout + done.stderr
     managers = httpx.get(f"{own_cluster.rest}/taskmanagers").json()["taskmanagers"]
     assert [(manager["slotsNumber"], manager["freeSlots"]) for manager in managers] == [(2, 0), (2, 0)]
