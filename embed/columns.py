@@ -94,8 +94,19 @@ def _array(column: Any) -> Array:
     items = list(column)
     if items and isinstance(items[0], np.ndarray):
         return _stacked(items)
-    array = np.asarray(items)
+    try:
+        array = np.asarray(items)
+    except ValueError:
+        return _stacked([_row(item) for item in items])
     return array if array.dtype.kind not in "OSU" else gather(items)
+
+
+def _row(item: Any) -> Array:
+    try:
+        row = np.asarray(item)
+    except ValueError:
+        raise InvalidInput(f"a row has lists of different lengths: {str(item)[:100]}") from None
+    return row.astype(object) if row.dtype.kind in "SU" else row
 
 
 def _shaped(array: Array, shape: Sequence[int | None] | None) -> Array:

@@ -60,6 +60,10 @@ class Output:
                     "or remove it"
                 )
 
+    def release(self) -> None:
+        """Forget what the answers are of, as there are none: the next command may have other columns, say."""
+        self._system.delete_file(posixpath.join(self.folder, _CLAIM))
+
     def units(self, pattern: str) -> list[Unit]:
         """Return the units of an input, of which this folder may be a part; raise `InvalidInput` if it has them all."""
         found = [unit for unit in find(pattern) if not unit.files[0].startswith(f"{self.folder}/")]

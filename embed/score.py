@@ -63,6 +63,8 @@ def _run(task: Task, output: Output) -> int:
             rate = f"{rows / (time.monotonic() - began):,.0f} rows/s"
             progress.update(bar, advance=unit.size, rate=rate)
     output.tidy()
+    if failed == len(units) and not task.flink:
+        output.release()
     seconds = time.monotonic() - began
     console.print(
         f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} a second), {wrong:,} of them with an error; "

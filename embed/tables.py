@@ -45,7 +45,7 @@ def predict_table(predictor: Model, table: pa.Table | pa.RecordBatch, inputs: In
     Args:
         predictor: The model.
         table: Columns of numbers, texts, images as binary, or lists of numbers, which may be nested.
-        inputs: Columns of the inputs; by default those of the same names.
+        inputs: Columns of the inputs; those of the same names where this has none.
 
     Returns:
         A row for each row, with a column for each output and `error`. A row has either null outputs or a null error.
@@ -77,12 +77,16 @@ def predict_frame(predictor: Model, frame: pd.DataFrame, inputs: Inputs | None =
 
 
 def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> dict[str, list[str]]:
-    """Return the names of the columns of each input.
+    """Return the names of the columns of each input; one that `inputs` leaves out has the column of its name, if any.
 
     Raises:
         InvalidInput: If a column is missing; the message names it, and those that are there.
     """
-    inputs = inputs or {spec.name: spec.name for spec in predictor.inputs} or {name: name for name in names}
+    own = {spec.name: spec.name for spec in predictor.inputs}
+    if inputs:
+        inputs = {name: name for name in own if name in names} | dict(inputs)
+    else:
+        inputs = own or {name: name for name in names}
     chosen = {name: [columns] if isinstance(columns, str) else list(columns) for name, columns in inputs.items()}
     for name, columns in chosen.items():
         if missing := [column for column in columns if column not in names]:

@@ -105,7 +105,8 @@ def _take_ports(taken: Taken, config: Message) -> None:
         taken.keys["inputShapes"] = [port.get("dims", [])[first:] for port in inputs]
         taken.left.append("the names of the inputs: they are those of forward's arguments, or counted by position")
     for file in filter(None, (one(port, "label_filename") for port in config.get("output", []))):
-        taken.left.append(f"{file}: copy it to the model's folder, and set postProcessing: topN(3) | labels({file})")
+        folders = " and ".join(f"model/{name}/" for name in sorted({path.split("/")[0] for path in taken.files}, key=int))
+        taken.left.append(f"{file}: copy it into {folders}, and set postProcessing: topN(3) | labels({file})")
 
 
 def _take_versions(taken: Taken, policy: Message) -> None:

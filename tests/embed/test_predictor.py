@@ -208,3 +208,12 @@ def test_the_light_client_does_not_import_the_predictor():
     program = "import sys, cluster_serving.client; print([m for m in sys.modules if 'embed' in m or m == 'pydantic'])"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+def test_a_list_of_another_length_is_the_error_of_its_row(tmp_path):
+    save_doubling(tmp_path, 3)
+    scored = Predictor(tmp_path).scored({"x": [[1, 2, 3], [4, 5], [7, 8, 9]]})
+    assert scored.outputs["y"][[0, 2]].tolist() == [[2, 4, 6], [14, 16, 18]]
+    assert list(scored.errors) == [1] and "has shape [2]" in str(scored.errors[1])
+    with pytest.raises(InvalidInput, match="a row has lists of different lengths"):
+        Predictor(tmp_path).scored({"x": [[1, 2, 3], [[4], [5, 6]]]})

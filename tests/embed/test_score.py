@@ -320,3 +320,11 @@ def test_a_file_without_the_columns_of_the_model_is_named_and_the_others_are_sco
     assert done.returncode == 1
     assert "b.parquet: there is no column 'x' for the input 'x'; the columns are z." in done.stderr
     assert [row["y"] for row in output(doubling)] == [[2, 4, 6]]
+
+
+def test_a_folder_where_nothing_could_be_scored_takes_the_corrected_command(doubling):
+    pq.write_table(pa.table({name: [1.0] for name in "abc"}), doubling / "data" / "a.parquet")
+    done = run("cluster-serving-cli", *SCORE, "data", cwd=doubling, environment=os.environ)
+    assert done.returncode == 1 and "0 rows" in done.stderr
+    score(doubling, "data", "--columns", "x=a,b,c")
+    assert [row["y"] for row in output(doubling)] == [[2, 2, 2]]

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from onnx import helper
 
 from cluster_serving import Predictor
 from cluster_serving.embed.tables import predict_frame, predict_table
@@ -17,6 +18,13 @@ def digits(tmp_path_factory):
     folder = tmp_path_factory.mktemp("digits")
     model_zoo.save_onnx_digits(folder)
     return Predictor(folder)
+
+
+@pytest.fixture
+def two_inputs(tmp_path):
+    ports = {name: ("FLOAT", ["n"]) for name in ("x", "y")}
+    model_zoo.save_onnx(tmp_path, [helper.make_node("Add", ["x", "y"], ["sum"])], ports, {"sum": ("FLOAT", ["n"])}, {})
+    return Predictor(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["list", "fixed", "tensor"])
@@ -69,3 +77,8 @@ def test_outputs_of_several_axes_are_nested_lists(tmp_path):
 def test_a_missing_column_is_named_with_those_that_are_there(digits):
     with pytest.raises(InvalidInput, match="no column 'x' for the input 'x'; the columns are a, b. .* such as x=a"):
         predict_table(digits, pa.table({"a": [1], "b": [2]}))
+
+
+def test_an_input_that_is_not_named_has_the_column_of_its_name(two_inputs):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "weight": [10.0, 20.0]})
+    assert predict_frame(two_inputs, frame, {"y": "weight"})["sum"].tolist() == [11, 22]
