@@ -40,6 +40,21 @@ ANSWERS = {
     "embeddings": "tutorials/embeddings.html",
     "score a Parquet file": "how-to/scoring.html",
     "migrate from TorchServe": "coming-from/torchserve.html",
+    "rate limit": "reference/http-options.html",
+    "CORS": "reference/http-options.html",
+    "change the port": "how-to/faq.html#which-ports-are-used",
+    "request priority": "how-to/limits.html#priority",
+    "custom preprocessing": "how-to/handlers.html",
+    "LLM": "how-to/openai.html",
+    "streaming tokens": "how-to/openai.html#streaming-tokens",
+    "Redis password": "how-to/security.html#users-and-passwords",
+    "memory usage": "how-to/faq.html#out-of-memory",
+    "which Python version": "how-to/faq.html#which-python-version",
+    "health check": "how-to/http-front-end.html#health",
+    "load balancer": "how-to/http-front-end.html",
+    "S3 model": "how-to/model-stores.html",
+    "rollback": "reference/commands.html#cluster-serving-rollback",
+    "labels": "how-to/configure.html#filters",
 }
 """By question, the beginning of the address of the page or paragraph that answers it."""
 
