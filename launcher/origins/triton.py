@@ -104,8 +104,9 @@ def _take_ports(taken: Taken, config: Message) -> None:
         first = 0 if one(config, "max_batch_size") else 1
         taken.keys["inputShapes"] = [port.get("dims", [])[first:] for port in inputs]
         taken.left.append("the names of the inputs: they are those of forward's arguments, or counted by position")
+    versions = sorted({path.split("/")[0] for path in taken.files}, key=int)
+    folders = " and ".join(f"model/{version}/" for version in versions)
     for file in filter(None, (one(port, "label_filename") for port in config.get("output", []))):
-        folders = " and ".join(f"model/{name}/" for name in sorted({path.split("/")[0] for path in taken.files}, key=int))
         taken.left.append(f"{file}: copy it into {folders}, and set postProcessing: topN(3) | labels({file})")
 
 
