@@ -4,7 +4,7 @@ import re
 from importlib.metadata import entry_points
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster_serving.protocol import filters
 from cluster_serving.protocol.encryption import RecordKey, published_key
@@ -91,8 +91,8 @@ Size = Annotated[int, BeforeValidator(_size)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 """Names, written as a list or separated by commas."""
 
-Pair = Annotated[tuple[int, int] | None, BeforeValidator(_pair)]
-"""Two numbers, written as "a,b" or [a, b]; empty for none."""
+Pair = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None, BeforeValidator(_pair)]
+"""Two whole numbers of at least 1, written as "a,b" or [a, b]; empty for none."""
 
 Channels = Annotated[tuple[float, ...], BeforeValidator(_channels)]
 """One number for all channels of an image, or three; written as a list or a single number."""

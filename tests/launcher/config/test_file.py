@@ -183,6 +183,7 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ),
         ("imageResize: 224", "imageResize is 224 (a number); expected width,height"),
         ("imageResize: 1,2,3", "imageResize is '1,2,3' (text); expected width,height"),
+        ("imageResize: 0,224", "imageResize is '0,224' (text); expected width,height"),
         ("inputShapes: [3, 4]", "inputShapes is [3, 4] (a list); expected a list of shapes"),
         ("redisMaxMemory: lots", "redisMaxMemory is 'lots' (text); expected a size"),
         ("batchTimeout: 1.5", "batchTimeout is 1.5 (a number); expected a whole number of milliseconds"),
