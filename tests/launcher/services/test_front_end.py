@@ -23,9 +23,9 @@ def ensure(tmp_path, monkeypatch):
     for name in ("http", "signal", "socket"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('executed')")
 
-    def ensure(redis, again=False):
-        path = tmp_path / "config.yaml"
-        path.write_text(f"modelPath: m\nredisUrl: {redis}\nhttp: {{port: {port}}}\n")
+    def ensure(redis, again=False, job="serving_stream", file="config.yaml"):
+        path = tmp_path / file
+        path.write_text(f"jobName: {job}\nmodelPath: m\nredisUrl: {redis}\nhttp: {{port: {port}}}\n")
         return front_end.ensure(config_file.read(path), path, again=again)
 
     yield ensure
@@ -42,6 +42,25 @@ def test_a_front_end_serves_one_redis(ensure):
     server = Address("localhost", httpx.URL(url).port)
     assert not front_end.stop(server, Address("localhost", 2))
     assert front_end.stop(server, Address("127.0.0.1", 1))
+
+
+def test_a_front_end_that_runs_with_other_options_is_named_with_the_command_that_changes_them(
+    ensure, redis_server, tmp_path, caplog
+):
+    caplog.set_level("INFO")
+    redis = f"localhost:{redis_server.port}"
+    ensure(redis, job="first")
+    ensure(redis, job="first")
+    said = caplog.messages[-1]
+    assert said.startswith("Using the HTTP front end on port ")
+    assert "cluster-serving-restart" not in said
+    ensure(redis, job="second", file="other.yaml")
+    said = caplog.messages[-1]
+    assert f"whose options are those that {tmp_path / 'config.yaml'} had at its start; for those of" in said
+    assert f"run cluster-serving-restart --http -c {tmp_path / 'other.yaml'}" in said
+    ensure(redis, again=True, job="second", file="other.yaml")
+    ensure(redis, job="second", file="other.yaml")
+    assert "cluster-serving-restart" not in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(
