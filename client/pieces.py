@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, Union
@@ -109,7 +110,9 @@ class PieceIteration:
             # `resume` can go on.
             raise
         except BaseException:
-            run(db, self.leave())
+            # A process that is about to be gone can send nothing, and leaves its request as it is.
+            if not sys.is_finalizing():
+                run(db, self.leave())
             raise
         else:
             run(db, self.leave())

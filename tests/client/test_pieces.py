@@ -1,6 +1,8 @@
 """Answers in pieces: a handler that generates, a real Redis, and the clients."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 
@@ -67,6 +69,25 @@ def test_pieces_come_in_order_and_leave_nothing_behind(redis_server, db, job, qu
     assert got[0].version == "7"
     assert pieces.last_id == "1-5"
     assert not db.keys(f"{job}:pieces*")
+
+
+def test_a_program_may_end_in_the_middle_of_an_answer(redis_server, job, tmp_path):
+    program = """
+import sys
+
+import numpy as np
+
+from cluster_serving.client import InputQueue
+
+queue = InputQueue(port=int(sys.argv[1]), name=sys.argv[2])
+pieces = queue.stream({"first": np.int64(5), "count": np.int64(50)})
+print(next(pieces)["number"])
+queue.close()
+"""
+    with generating(redis_server.port, job, tmp_path):
+        arguments = [sys.executable, "-c", program, str(redis_server.port), job]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("5\n", "")
 
 
 def test_each_piece_comes_when_it_is_made(redis_server, job, queue, tmp_path):
