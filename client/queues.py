@@ -199,7 +199,7 @@ class InputQueue(Queue):
             uri: Uri of the request.
 
         Returns:
-            True if the request was withdrawn; False if it is being computed, is answered, or is unknown.
+            True if the request was withdrawn; False if a slot has read it, or it is answered or unknown.
 
         Raises:
             InvalidInput: If the uri is no str.

@@ -90,9 +90,11 @@ def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> 
     chosen = {name: [columns] if isinstance(columns, str) else list(columns) for name, columns in inputs.items()}
     for name, columns in chosen.items():
         if missing := [column for column in columns if column not in names]:
+            first = names[0] if len(names) else "a"
+            given = {name: first}
             raise InvalidInput(
                 f"there is no column {missing[0]!r} for the input {name!r}; the columns are {', '.join(names)}. "
-                f"Say which of them are the input, such as {name}={names[0] if len(names) else 'a'}"
+                f"Say which of them are the input: --columns {name}={first}, or inputs={given}"
             )
     return chosen
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.encoding import Columns, Encoding
+from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.job.models.base import cause
 from cluster_serving.job.outputs import pack
-from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import mark_json
 
@@ -28,7 +28,7 @@ class HandledEncoding(Encoding):
             return mark_json(fields, documents) if documents else fields
         except Exception as error:
             # Outputs of an unexpected type concern this record alone.
-            raise InferenceFailed(f"the outputs cannot be sent: {cause(error)}") from error
+            raise HandlerFailed(f"the outputs cannot be sent: {cause(error)}") from error
 
     def columns(self, outputs: Any) -> Columns | None:
         """See `Encoding.columns`."""

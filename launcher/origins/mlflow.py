@@ -7,7 +7,7 @@ import yaml
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.origins import torchserve
-from cluster_serving.launcher.origins.taken import Source, Taken, member, tree
+from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, member, tree
 
 EXPECTED = "a model of MLflow, MLmodel"
 
@@ -44,7 +44,7 @@ def read(path: Path) -> Taken | None:
     if described.get("signature"):
         taken.left.append("the signature: the model tells its own inputs, which cluster-serving-cli status shows")
     if (path / "requirements.txt").is_file():
-        taken.left.append("requirements.txt: the engine alone is needed, and the start says how to install it")
+        taken.left.append(REQUIREMENTS)
     return taken
 
 

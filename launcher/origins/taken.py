@@ -17,6 +17,9 @@ Source = Path | zipfile.Path
 """A file or folder of the other server, on disk or in an archive."""
 
 _MOST_LISTED = 8
+
+REQUIREMENTS = "requirements.txt: the engine alone is needed, and the start says how to install it"
+"""What is said of the packages that another server installed for a model."""
 _MOST_CLASSES = 1_000_000
 
 
@@ -76,7 +79,8 @@ class Taken:
         names = sorted(self.files)
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
         yield f"Took over {self.origin}: {', '.join(names[:_MOST_LISTED])}{more}"
-        yield from (f"  set   {key}: {value}" for key, value in self.keys.items())
+        for key, value in self.keys.items():
+            yield f"  set   {key}: {str(value).lower() if isinstance(value, bool) else value}"
         yield from (f"  left  {line}" for line in self.left)
 
 

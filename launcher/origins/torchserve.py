@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins.taken import Source, Taken, mapping, member
+from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, mapping, member
 
 EXPECTED = "a *.mar of TorchServe"
 
@@ -50,6 +50,8 @@ def read(path: Path) -> Taken | None:
     _take_handler(taken, root, str(model.get("handler", "")))
     if model.get("configFile"):
         _take_settings(taken, mapping(member(root, model["configFile"]), yaml.safe_load))
+    if model.get("requirementsFile"):
+        taken.left.append(REQUIREMENTS)
     return taken
 
 

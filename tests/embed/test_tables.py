@@ -75,7 +75,10 @@ def test_outputs_of_several_axes_are_nested_lists(tmp_path):
 
 
 def test_a_missing_column_is_named_with_those_that_are_there(digits):
-    with pytest.raises(InvalidInput, match="no column 'x' for the input 'x'; the columns are a, b. .* such as x=a"):
+    with pytest.raises(
+        InvalidInput,
+        match="no column 'x' for the input 'x'; the columns are a, b. .*: --columns x=a, or",
+    ):
         predict_table(digits, pa.table({"a": [1], "b": [2]}))
 
 

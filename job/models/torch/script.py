@@ -70,7 +70,12 @@ class TorchScriptModel(TorchModel):
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         given = zip(self.inputs, tensors, self._numbers, strict=True)
-        return self._loaded(**{spec.name: tensor.item() if number else tensor for spec, tensor, number in given})
+        try:
+            return self._loaded(**{spec.name: tensor.item() if number else tensor for spec, tensor, number in given})
+        except RuntimeError as error:
+            # Before the reason, there may be two stacks of the module's code.
+            _, stack, reason = str(error).rstrip().rpartition("\n")
+            raise RuntimeError(reason) if stack and "Traceback of TorchScript" in str(error) else error from None
 
 
 def _load(path: Path, device: str) -> Any:

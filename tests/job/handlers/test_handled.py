@@ -11,7 +11,7 @@ from cluster_serving.job import timeout
 from cluster_serving.job.handlers import failure
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
-from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, InvalidInput, ModelError
+from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.log_limit import LogLimit
 from tests.support.fixtures.handled import answers, load, results, vector, write
@@ -286,9 +286,11 @@ def test_filters_apply_to_the_outputs_of_a_handler(tmp_path):
 
 def test_outputs_that_cannot_be_sent_fail_their_request(tmp_path):
     write(tmp_path, "class Handler:\n  def predict(self, b): return {'y': [object() for _ in b['x']]}")
-    (result,) = results(load(tmp_path), vector(1))
-    assert isinstance(result.error, InferenceFailed)
-    assert "the outputs cannot be sent" in str(result.error)
+    (answer,) = answers(load(tmp_path), vector(1))
+    assert answer.fields["code"] == "INFERENCE_FAILED"
+    assert "the outputs cannot be sent" in answer.fields["error"]
+    # The fault is the handler's: mended, it may compute the request.
+    assert "the outputs cannot be sent" in answer.letters[0].error
 
 
 def test_a_handler_without_predict_keeps_the_overlap_of_its_model(tmp_path):

@@ -33,14 +33,15 @@ def test_torchserve_with_a_handler_for_images(taking, tmp_path):
     script = foreign.save_flowers_script(tmp_path)
     names = json.dumps({"0": ["n1", "tench"], "1": ["n2", "gold\nfish"], "2": ["n3", "shark"]})
     files = {"model.pt": script, "index_to_name.json": names}
-    path = foreign.archive(tmp_path / "a b.mar", files, serializedFile="model.pt", handler="image_classifier")
+    named = {"serializedFile": "model.pt", "handler": "image_classifier", "requirementsFile": "requirements.txt"}
+    path = foreign.archive(tmp_path / "a b.mar", files | {"requirements.txt": "torchvision\n"}, **named)
     said, keys = taking.take(path)
     assert keys["jobName"] == "a_b"
     assert keys["imageResize"] == "224,224" and keys["imageColor"] == "RGB" and keys["inputShapes"] == [[3, 224, 224]]
     assert keys["imageScale"] == 1 / 255
     assert keys["postProcessing"] == "softmax | topN(3) | labels(labels.txt)"
     assert (taking.model / "labels.txt").read_text() == "tench\ngold fish\nshark\n"
-    assert "left  the crop of image_classifier" in said
+    assert "left  the crop of image_classifier" in said and "left  requirements.txt" in said
 
 
 def test_a_folder_as_torch_model_archiver_leaves_it_without_an_archive(taking, tmp_path):
@@ -104,6 +105,7 @@ def test_triton_with_a_saved_model_and_without_a_configuration(taking, tmp_path)
 def test_tensorflow_serving(taking, tmp_path):
     said, keys = taking.take(foreign.save_tensorflow_serving(tmp_path))
     assert keys == {"jobName": "iris", "watchModel": True}
+    assert "set   watchModel: true" in said
     assert "1/saved_model.pb" in taking.files() and not any("extra" in name for name in taking.files())
     assert "left  the options of tensorflow_model_server" in said and "left  the warm-up requests" in said
     found = answers(taking.model / "1", X)["probabilities"]

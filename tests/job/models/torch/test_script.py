@@ -86,6 +86,14 @@ def test_without_shapes_everything_is_unknown_and_passes(tmp_path):
     assert [spec.dtype for spec in model.outputs] == ["int64", "int64"]
 
 
+def test_the_error_of_a_batch_is_its_reason_without_the_stacks_of_the_module(tmp_path):
+    model_zoo.save_torchscript(tmp_path, torch.nn.Sequential(torch.nn.Linear(4, 3)))
+    with pytest.raises(InferenceFailed) as failed:
+        load(tmp_path).predict([np.zeros((1, 5), "f4")])
+    assert "mat1 and mat2 shapes cannot be multiplied (1x5 and 4x3)" in str(failed.value)
+    assert str(failed.value).startswith("TorchScript failed: RuntimeError: mat1")
+
+
 def test_inputs_can_be_reordered(tmp_path):
     model_zoo.save_torchscript(tmp_path, Two())
     model = load(tmp_path, inputs=("b", "a"), outputs=("output_1",))
