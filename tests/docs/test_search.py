@@ -55,6 +55,12 @@ ANSWERS = {
     "S3 model": "how-to/model-stores.html",
     "rollback": "reference/commands.html#cluster-serving-rollback",
     "labels": "how-to/configure.html#filters",
+    "offline": "how-to/faq.html#does-it-run-offline",
+    "no internet": "how-to/faq.html#does-it-run-offline",
+    "nginx": "how-to/http-front-end.html#behind-nginx",
+    "reverse proxy": "how-to/http-front-end.html#behind-nginx",
+    "run in Docker": "how-to/deploy/docker.html",
+    "Windows": "how-to/faq.html#does-it-run-on-windows",
 }
 """By question, the beginning of the address of the page or paragraph that answers it."""
 
