@@ -13,6 +13,7 @@ import httpx
 
 from cluster_serving.job.options import MARK, NAME
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.process import wait_until
 
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
@@ -254,20 +255,3 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
             raise LaunchError(
                 f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; start it, or correct it"
             ) from None
-
-
-def cause(trace: str) -> str:
-    """Return the line with the error of a Java or Python stack trace."""
-    _, is_python, python = trace.rpartition("Traceback (most recent call last):\n")
-    if is_python:
-        # The frames are indented; the error follows them.
-        return next((line for line in python.splitlines() if line and not line.startswith(" ")), "unknown").strip()
-    lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
-    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
-    if not causes:
-        return lines[0]
-    told = causes.pop()
-    # Java repeats the message of a cause, with what it was about before it: 'Cannot run program "python": error=2'.
-    while causes and causes[-1].endswith(told.partition(": ")[2] or told) and not causes[-1].endswith(told):
-        told = causes.pop()
-    return told

@@ -15,8 +15,8 @@ from pathlib import Path
 from cluster_serving.job.main import SUBMITTED
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_jvm
+from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.flink_home import FlinkHome
-from cluster_serving.launcher.services.flink_rest import cause
 from cluster_serving.settings.addresses import Address
 
 MAIN = ("-pym", "cluster_serving.job.main")

@@ -18,7 +18,7 @@ from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
-from cluster_serving.launcher.services.flink_rest import cause
+from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.shipping import bundle
 from cluster_serving.launcher.targets import submission
 from cluster_serving.launcher.targets.applications import Manager

@@ -17,8 +17,9 @@ from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.flink_home import FlinkHome, java_home, python_path
-from cluster_serving.launcher.services.flink_rest import FlinkRest, cause
+from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.shipping import archive, bundle
 from cluster_serving.launcher.shipping.bundle import Bundle

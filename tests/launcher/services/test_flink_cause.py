@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster_serving.launcher.services.flink_rest import cause
+from cluster_serving.launcher.services.flink_cause import cause
 
 PYTHON = """\
 java.lang.RuntimeException: Python process exited with code 1
@@ -34,12 +34,29 @@ Caused by: java.io.IOException: error=2, No such file
 """
 
 
+WORKER_ENDED = """\
+java.lang.RuntimeException: Error while waiting for BeamPythonFunctionRunner flush
+	at org.apache.flink.A.b(A.java:1)
+Caused by: java.lang.RuntimeException: Failed to close remote bundle
+	... 12 more
+Caused by: java.util.concurrent.ExecutionException: org.A.StatusRuntimeException: CANCELLED: client cancelled
+	at java.base/java.lang.B.c(B.java:2)
+Caused by: org.A.StatusRuntimeException: CANCELLED: client cancelled
+	... 1 more
+"""
+
+
 @pytest.mark.parametrize(
     ("trace", "expected"),
     [
         (PYTHON, "cluster_serving.protocol.errors.ModelError: no such input: y"),
         (JAVA, "java.lang.IllegalStateException: broken"),
         (REPEATED, 'java.io.IOException: Cannot run program "python": error=2, No such file'),
+        (
+            WORKER_ENDED,
+            "the process of a slot crashed or was killed, perhaps for lack of memory; see cluster-serving-cli logs "
+            "--errors, and cluster-serving-cli dead list for requests that it died of",
+        ),
         ("one line", "one line"),
         ("", "unknown"),
     ],

@@ -1,0 +1,26 @@
+"""What failed, from a stack trace of Flink."""
+
+_WORKER_ENDED = (
+    "the process of a slot crashed or was killed, perhaps for lack of memory; see cluster-serving-cli logs --errors, "
+    "and cluster-serving-cli dead list for requests that it died of"
+)
+"""What is said of a worker of process mode that is gone. Beam says that a client was cancelled."""
+
+
+def cause(trace: str) -> str:
+    """Return the line with the error of a Java or Python stack trace."""
+    _, is_python, python = trace.rpartition("Traceback (most recent call last):\n")
+    if is_python:
+        # The frames are indented; the error follows them.
+        return next((line for line in python.splitlines() if line and not line.startswith(" ")), "unknown").strip()
+    lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    if not causes:
+        return lines[0]
+    told = causes.pop()
+    if told.endswith("StatusRuntimeException: CANCELLED: client cancelled"):
+        return _WORKER_ENDED
+    # Java repeats the message of a cause, with what it was about before it: 'Cannot run program "python": error=2'.
+    while causes and causes[-1].endswith(told.partition(": ")[2] or told) and not causes[-1].endswith(told):
+        told = causes.pop()
+    return told
