@@ -81,11 +81,13 @@ def search(tmp_path_factory):
     subprocess.run([sys.executable, "-m", "zensical", "build"], cwd=folder, check=True, capture_output=True)
     with HttpServer(partial(Files, directory=folder / "site")) as server, browser.chromium() as started:
         page = started.new_page()
+        page.goto(f"{server.url}/index.html")
+        page.get_by_role("button", name="Search").first.click()
 
         def ask(words):
-            # A new page: the links of earlier results would get the new words before the new results come.
-            page.goto(f"{server.url}/index.html")
-            page.get_by_role("button", name="Search").first.click()
+            # The links of earlier results would get the new words before the new results come.
+            page.get_by_role("combobox", name="Search").fill("")
+            page.get_by_role("option").first.wait_for(state="detached")
             page.get_by_role("combobox", name="Search").fill(words)
             marked = f"?h={quote_plus(words)}"
             page.locator(f"[role=option][href*='{marked}']").first.wait_for()
