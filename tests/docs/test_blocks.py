@@ -33,6 +33,7 @@ LANGUAGES = {
     *("", "text"),  # What a program prints, and trees of files.
     *("sh", "bash", "python", "py", "yaml", "json", "toml"),
     *("javascript", "java", "html"),  # A browser, Node and Java run them: test_tutorials.py, test_how_to.py.
+    "nginx",  # test_proxy.py
 }
 NOT_INSTALLED = {"bentoml", "litserve", "celery", "ray", "tasks", "openai", "tritonclient", "bigdl", "tensorboard"}
 """Packages of other servers and of clients, and modules of the same page."""
