@@ -1,5 +1,6 @@
 """TorchScript: a `*.pt` or `*.pth` written by `torch.jit.save`; with `allow_pickle` also one by `torch.save`."""
 
+import re
 import warnings
 import zipfile
 from dataclasses import replace
@@ -73,9 +74,12 @@ class TorchScriptModel(TorchModel):
         try:
             return self._loaded(**{spec.name: tensor.item() if number else tensor for spec, tensor, number in given})
         except RuntimeError as error:
-            # Before the reason, there may be two stacks of the module's code.
-            _, stack, reason = str(error).rstrip().rpartition("\n")
-            raise RuntimeError(reason) if stack and "Traceback of TorchScript" in str(error) else error from None
+            # Before the reason, which may have several lines, there are up to two stacks of the module's code.
+            _, _, stack = str(error).rpartition("Traceback of TorchScript")
+            reason = re.search(r"^[\w.]+: .*", stack, re.MULTILINE | re.DOTALL)
+            if reason is None:
+                raise
+            raise RuntimeError(reason[0]) from None
 
 
 def _load(path: Path, device: str) -> Any:

@@ -94,6 +94,18 @@ def test_the_error_of_a_batch_is_its_reason_without_the_stacks_of_the_module(tmp
     assert str(failed.value).startswith("TorchScript failed: RuntimeError: mat1")
 
 
+class Refuses(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert bool((x > 0).all()), "not positive\nask again"
+        return x
+
+
+def test_a_reason_of_several_lines_is_whole(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Refuses())
+    with pytest.raises(InferenceFailed, match="^TorchScript failed: .*not positive ask again"):
+        load(tmp_path).predict([-ONES])
+
+
 def test_inputs_can_be_reordered(tmp_path):
     model_zoo.save_torchscript(tmp_path, Two())
     model = load(tmp_path, inputs=("b", "a"), outputs=("output_1",))
