@@ -16,10 +16,10 @@ from cluster_serving.settings.model import SettingsError
 Source = Path | zipfile.Path
 """A file or folder of the other server, on disk or in an archive."""
 
-_MOST_LISTED = 8
-
 REQUIREMENTS = "requirements.txt: the engine alone is needed, and the start says how to install it"
 """What is said of the packages that another server installed for a model."""
+
+_MOST_LISTED = 8
 _MOST_CLASSES = 1_000_000
 
 

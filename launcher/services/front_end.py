@@ -44,7 +44,7 @@ _CLOSING = 10.0
 _LOG = "http.log"
 _REDIS = "redis"
 _STARTED = "started"
-"""The configuration that a front end was started with, and a hash of its options."""
+"""A hash of the options that a front end was started with, and the file of its configuration."""
 
 _STOPPING = {"CLUSTER_SERVING_HTTP_DRAIN_SECONDS": "1", "CLUSTER_SERVING_HTTP_SHUTDOWN_TIMEOUT": "5"}
 
@@ -93,9 +93,9 @@ def ensure(config: Config, config_path: Path, again: bool = False) -> str:
             earlier.stop()
         _check_ports(options, config, config_path)
         earlier = Process.read(home / _RECORD)
-        started = f"{config_path.absolute()}\n{sha256(options.to_json().encode()).hexdigest()}"
+        digest = sha256(options.to_json().encode()).hexdigest()
         if earlier and not again:
-            say(f"Using the HTTP front end on port {port}{_differs(home, started, config_path)}")
+            say(f"Using the HTTP front end on port {port}{_differs(home, digest, config_path)}")
             return url
         _await_retired(home, options.handover_timeout + options.longest_answer + _CLOSING)
         home.mkdir(mode=0o700, exist_ok=True)
@@ -116,15 +116,15 @@ def ensure(config: Config, config_path: Path, again: bool = False) -> str:
             _switch(home)
             # From now on, all requests meet the present options.
             wait_until(lambda: not main.hot_restart.is_serving(home, earlier.pid), _CLOSING)
-        (home / _STARTED).write_text(started, "utf8")
+        (home / _STARTED).write_text(f"{digest} {config_path.absolute()}", "utf8")
     return url
 
 
-def _differs(home: Path, started: str, config_path: Path) -> str:
+def _differs(home: Path, digest: str, config_path: Path) -> str:
     """Return what to say of a front end with other options than a configuration has; the name of a job is one."""
     with suppress(FileNotFoundError):
-        file, options = (home / _STARTED).read_text("utf8").split("\n")
-        if options != started.split("\n")[1]:
+        earlier, _, file = (home / _STARTED).read_text("utf8").partition(" ")
+        if earlier != digest:
             return (
                 f", whose options are those that {file} had at its start; for those of {config_path}, run "
                 f"cluster-serving-restart --http -c {config_path}"
