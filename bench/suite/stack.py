@@ -29,6 +29,9 @@ _REPORT_S = 1.0
 _PROGRAM_TIMEOUT = 3600
 _UPDATE = "cluster-serving-restart"
 
+HOME = "CLUSTER_SERVING_HOME"
+"""Environment variable with the folder of what the commands have started; all of these processes have it."""
+
 AS_INSTALLED = {"modelParallelism": None, "threadPerModel": None, "maxBatchSize": None}
 """Settings of a job whose layout is measured, as without these keys."""
 
@@ -45,15 +48,21 @@ def free_port() -> int:
 
 
 class Stack:
-    """Redis, Flink, and one job at a time; use it in a `with` statement."""
+    """Redis, Flink, and jobs; use it in a `with` statement.
 
-    def __init__(self) -> None:
+    Args:
+        programs: Folder with the commands of the installation to use; by default of this one.
+    """
+
+    def __init__(self, programs: Path = _BIN) -> None:
+        self._programs = programs
         # A short path: Flink's scripts fail at spaces, and Unix sockets at long paths.
         self.folder = Path(tempfile.mkdtemp(prefix="cluster-serving-bench-"))
         self.redis_port, self.flink_port = free_port(), free_port()
         self.redis_url = f"redis://127.0.0.1:{self.redis_port}/0"
         self.flink_url = f"http://127.0.0.1:{self.flink_port}"
-        self._environment = os.environ | {"CLUSTER_SERVING_HOME": str(self.folder / "home")}
+        self.home = self.folder / "home"
+        self._environment = os.environ | {HOME: str(self.home)}
         self._front_ends, self._front_end_ports = ExitStack(), dict[tuple[str, int], dict[str, int]]()
         self._job = ""
 
@@ -66,7 +75,7 @@ class Stack:
         self._front_ends.close()
         for config in list(self.folder.glob("*/config.yaml"))[:1]:
             with suppress(Unavailable):
-                self._command("cluster-serving-shutdown", config.parent.name, "--yes")
+                self.command("cluster-serving-shutdown", config.parent.name, "--yes")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self, job: str, model: Path, **settings: Any) -> float:
@@ -76,13 +85,21 @@ class Stack:
             Unavailable: If the job does not start; the text is the command's message.
         """
         if self._job:
-            self._command("cluster-serving-stop", self._job, self._job)
+            self.command("cluster-serving-stop", self._job, self._job)
         self._job = ""
-        self._configure(job, model, settings)
         started = time.perf_counter()
-        self._command("cluster-serving-start", job)
+        self.add(job, model, **settings)
         self._job = job
         return time.perf_counter() - started
+
+    def add(self, job: str, model: Path, *arguments: str, **settings: Any) -> None:
+        """Start a job beside those that run; the arguments are those of the command.
+
+        Raises:
+            Unavailable: If the job does not start; the text is the command's message.
+        """
+        self._configure(job, model, settings)
+        self.command("cluster-serving-start", job, *arguments)
 
     def update(self, job: str, model: Path, **settings: Any) -> None:
         """Give the running job another model, by the command that users run.
@@ -91,7 +108,15 @@ class Stack:
             Unavailable: If the job does not start; the text is the command's message.
         """
         self._configure(job, model, settings)
-        self._command(_UPDATE, job)
+        self.command(_UPDATE, job)
+
+    def command(self, name: str, job: str, *arguments: str) -> None:
+        """Run a command in the folder of a job.
+
+        Raises:
+            Unavailable: If the command fails; the text is its message.
+        """
+        run([self._programs / name, *arguments], cwd=self.folder / job, env=self._environment, timeout=_COMMAND_TIMEOUT)
 
     def endpoint(self, job: str, records: Sequence[Record]) -> Endpoint:
         """Return the address of a job for the native client."""
@@ -107,7 +132,7 @@ class Stack:
         """
         if (job, workers) not in self._front_end_ports:
             ports = {"http": free_port(), "grpc": free_port()}
-            command = [str(_BIN / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml")]
+            command = [str(self._programs / "cluster-serving-http"), "-c", str(self.folder / job / "config.yaml")]
             command += ["--interface", "127.0.0.1", "--redisUrl", self.redis_url, "--workers", str(workers)]
             command += ["--port", str(ports["http"]), "--grpcPort", str(ports["grpc"])]
             log = self.folder / "front-end.log"
@@ -120,7 +145,16 @@ class Stack:
         """Score files through the running job for the time of a `with` block, from their beginning."""
         target, log = self.folder / "scored", self.folder / "score.log"
         shutil.rmtree(target, ignore_errors=True)
-        command = [_BIN / "cluster-serving-cli", "score", "--job", self._job, "--input", source, "--output", target]
+        command = [
+            self._programs / "cluster-serving-cli",
+            "score",
+            "--job",
+            self._job,
+            "--input",
+            source,
+            "--output",
+            target,
+        ]
         with log.open("wb") as output:
             process = subprocess.Popen(
                 list(map(str, command)),
@@ -166,9 +200,6 @@ class Stack:
         config = {"jobName": job, "modelPath": str(model.absolute())} | layout | settings | addresses
         # JSON is YAML.
         (folder / "config.yaml").write_text(json.dumps(config))
-
-    def _command(self, name: str, job: str, *arguments: str) -> None:
-        run([_BIN / name, *arguments], cwd=self.folder / job, env=self._environment, timeout=_COMMAND_TIMEOUT)
 
 
 def run(command: Sequence[str | Path], timeout: float = _PROGRAM_TIMEOUT, **options: Any) -> str:
