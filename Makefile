@@ -6,10 +6,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Processes that run tests.
 WORKERS ?= 2
 
+# Of `make test` on 2 cores.
+MINUTES := 30
+
+# Each worker has a Flink cluster, and each engine a worker (tests/support/fixtures/markers.py).
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs and not clusters and not accelerator"
+
 # Containers often set it. Each command and job of the editable installation would then compile all its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help quickstart stop test test-again test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
+.PHONY: help quickstart stop test test-again test-docs test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -25,21 +31,25 @@ stop:  ## Stop what quickstart started
 test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser or fuzzer (under 3 minutes)
 	@$(BIN)/python -m pytest -n $(WORKERS) --fast $(TESTS)
 
-# Each worker has a Flink cluster, and one has the engines (tests/support/fixtures/markers.py).
-test: .venv/dev  ## Run all tests, against a real Redis and a real Flink cluster
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not clusters and not accelerator" --cov --cov-report= $(TESTS)
-	@echo "Lines covered: $$($(BIN)/coverage report --format=total) % (each file: make coverage)"
+test: .venv/dev  ## Run the tests, against a real Redis and a real Flink cluster
+	@$(if $(TESTS),,echo "The tests take about $(MINUTES) minutes on 2 cores; make test-fast leaves out Flink and engines.")
+	@$(PYTEST) $(TESTS)
+
+# This target and the next one write to .ci/passed.json with which files they have passed (CONTRIBUTING.md).
+test-docs: .venv/dev  ## Follow the documents, tutorials and examples word by word, and search the site
+	@$(BIN)/python -m tests.support.programs.parts run docs -n $(WORKERS) --dist loadgroup $(if $(TESTS),-- $(TESTS))
 
 # Never part of `make test`: a variable such as KUBECONFIG may name a cluster that others use.
+PARTS ?= machines yarn hdfs kafka images
 test-clusters: .venv/dev  ## Run the tests that need a YARN, a Kubernetes or a Docker engine of yours (CONTRIBUTING.md)
-	@$(BIN)/python -m pytest -n 0 $(or $(TESTS),tests/clusters)
+	@$(BIN)/python -m tests.support.programs.parts run $(PARTS) -n 0 $(if $(TESTS),-- $(TESTS))
 
 test-again:  ## Run the tests that failed in the last run once more, alone, up to the first that fails again
 	@$(BIN)/python -m tests.support.programs.failed >.pytest_cache/failed
 	@$(BIN)/python -m pytest -n 0 --maxfail 1 @.pytest_cache/failed
 
-coverage:  ## Show the lines of each file that the last `make test` did not run
-	@$(BIN)/coverage report
+coverage: .venv/dev  ## Run the tests as make test does, and show the lines of each file that they did not run
+	@$(PYTEST) --cov --cov-report=term-missing:skip-covered $(TESTS)
 
 # Such as: make chaos CHAOS="--rounds 50 --seed 7", or CHAOS="--minutes 60 --every 120"
 chaos: .venv/dev  ## Faults at random times under load, 20 rounds (about 15 minutes)
@@ -106,8 +116,9 @@ licenses: .venv/dev  ## Write the licenses of all packages that are installed to
 	@$(BIN)/python -m tests.support.programs.licenses build/licenses.md
 
 # It neither pushes nor uploads.
-release: .venv/dev  ## Check, build, test on all Pythons and tag a release; print the commands that publish it
+release: .venv/dev  ## Check, test, build, test on all Pythons and tag a release; print the commands that publish it
 	@$(BIN)/python -m tests.support.programs.release check
+	@$(MAKE) check test test-docs test-clusters
 	@$(MAKE) dist licenses
 	@$(MAKE) pythons PYTHONS="--wheel dist"
 	@$(BIN)/python -m tests.support.programs.release tag
@@ -126,9 +137,10 @@ clean:  ## Remove the environment, the site, and the files of the quick start
 	@$(PIP) install --progress-bar on --quiet --editable '.[quickstart]'
 	@touch .venv/quickstart
 
+# Compiling all of it would take 100 s; Python compiles what is imported.
 .venv/dev: .venv/bin/python pyproject.toml
 	@echo "Installing all engines and the development tools into .venv (once, several minutes)"
-	@$(PIP) install --progress-bar on --quiet --editable '.[dev]'
+	@$(PIP) install --progress-bar on --quiet --no-compile --editable '.[dev]'
 	@touch .venv/dev .venv/quickstart
 
 # Needs neither Flink nor an engine.

@@ -40,6 +40,16 @@ def pytest_collection_modifyitems(items):
         markers.mark(item)
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    """Print the time of the fast tests of a whole run, and keep it for .ci/run."""
+    if config.args_source is not config.ArgsSource.TESTPATHS:
+        return
+    seconds = markers.fast_seconds(report for reports in terminalreporter.stats.values() for report in reports)
+    text = f"fast tests: {seconds:.0f} s of work, of {markers.FAST_SECONDS} s"
+    terminalreporter.write_line(text, yellow=seconds > markers.FAST_SECONDS)
+    config.cache.set("cluster-serving/fast", text)
+
+
 @pytest.fixture(scope="session")
 def redis_server(request, tmp_path_factory):
     server = RedisServer(tmp_path_factory.mktemp("redis"), program=getattr(request, "param", None))

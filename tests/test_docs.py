@@ -1,9 +1,6 @@
-"""The pages in Markdown name files that exist, and link to headings that exist; the site has each of them once."""
+"""The pages in Markdown name files that exist, link to headings that exist, and are read in minutes."""
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -72,15 +69,21 @@ def test_a_page_is_read_in_minutes():
         assert sum(1 for word in own.split() if re.search(r"\w", word)) <= MOST_WORDS, page
 
 
-def test_the_site_is_built_without_a_warning(tmp_path):
-    shutil.copytree(DOCS, tmp_path / "docs")
-    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    command = [sys.executable, "-m", "zensical", "build", "--strict"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for page in DOCS.rglob("*.md"):
-        assert (tmp_path / "site" / page.relative_to(DOCS)).with_suffix(".html").is_file(), page
-    assert "cluster-serving-start" in (tmp_path / "site" / "search.json").read_text("utf8")
+def test_the_first_answer_of_the_readme_comes_soon():
+    text = (ROOT / "README.md").read_text("utf8")
+    assert len(text.partition("\nNow ask it")[0].split()) <= 350
+    assert len(text.split()) <= 750
+    assert text.count("![") == 1
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda page: page.stem)
+def test_a_tutorial_is_short(page):
+    assert 300 <= len(page.read_text("utf8").split()) <= 900
+
+
+def test_the_time_of_the_tests_is_that_of_make():
+    (minutes,) = re.findall(r"^MINUTES := (\d+)$", (ROOT / "Makefile").read_text("utf8"), re.MULTILINE)
+    assert f"| about {minutes} minutes |" in (ROOT / "CONTRIBUTING.md").read_text("utf8")
 
 
 def test_every_dependency_has_a_row_with_its_purpose():

@@ -102,11 +102,13 @@ def test_the_version_is_the_same_wherever_it_is_repeated():
 @pytest.fixture
 def clone(tmp_path):
     """A clone with what a release reads, whose changelog has a date."""
-    for name in ("pyproject.toml", "CHANGELOG.md"):
+    for name in ("pyproject.toml", "CHANGELOG.md", "README.md"):
         shutil.copy(ROOT / name, tmp_path)
     for name in ("charts", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name)
     change(tmp_path / "CHANGELOG.md", r"\(unreleased\)", "(2026-01-02)")
+    for path, text in release.pages(tmp_path):
+        path.write_text(text, "utf8")
     release.git(tmp_path, "init", "--quiet")
     release.git(tmp_path, "config", "user.name", "A")
     release.git(tmp_path, "config", "user.email", "a@b.example")
@@ -133,6 +135,23 @@ def test_what_is_missing_before_a_release_is_named(clone, file, pattern, text, p
     found = release.problems(clone)
     assert any(re.search(problem, each) for each in found)
     assert any("not committed" in each and file in each for each in found)
+
+
+def test_a_user_of_a_release_installs_it_from_an_index(clone):
+    readme = (clone / "README.md").read_text("utf8")
+    assert "```sh\npipx install 'cluster-serving[quickstart]'\ncluster-serving quickstart\n```" in readme
+    assert "base64 -w0 quickstart/images" in readme
+    assert not re.search(r"git clone|\./cluster-serving|\.quickstart|first release", readme)
+    tutorial = clone / "docs" / "tutorials" / "first-model.md"
+    assert "\npip install 'cluster-serving[quickstart]'\n" in tutorial.read_text("utf8")
+    change(tutorial, "pip install '", "pip install './")
+    assert any(f"{tutorial} installs a clone" in problem for problem in release.problems(clone))
+
+
+def test_a_record_that_the_tests_passed_does_not_keep_a_release_back(clone):
+    (clone / ".ci").mkdir()
+    (clone / ".ci" / "passed.json").write_text("{}")
+    assert release.problems(clone) == []
 
 
 def test_a_release_is_tagged_once_and_stays_here(clone):

@@ -23,22 +23,6 @@ def chromium():
         yield started
 
 
-def words(text):
-    return len(text.split())
-
-
-def test_the_first_answer_of_the_readme_comes_soon():
-    text = README.read_text("utf8")
-    assert words(text.partition("\nNow ask it")[0]) <= 350
-    assert words(text) <= 750
-    assert text.count("![") == 1
-
-
-@pytest.mark.parametrize("page", sorted(TUTORIALS.glob("*.md")), ids=lambda page: page.stem)
-def test_a_tutorial_is_short(page):
-    assert 300 <= words(page.read_text("utf8")) <= 900
-
-
 def test_the_readme(follower):
     follower.follow(README.read_text("utf8"))
 

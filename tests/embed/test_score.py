@@ -117,8 +117,9 @@ def test_a_killed_command_goes_on_where_it_was_and_finished_units_stay(doubling)
 
 
 def test_the_memory_does_not_grow_with_the_row_groups(doubling):
-    for name, rows in (("a", 20_000), ("b", 10_000_000)):
-        x = pa.FixedSizeListArray.from_arrays(np.random.default_rng(1).random(3 * rows, "f4"), 3)
+    save_doubling(doubling / "model", 30)
+    for name, rows in (("a", 20_000), ("b", 1_000_000)):
+        x = pa.FixedSizeListArray.from_arrays(np.random.default_rng(1).random(30 * rows, "f4"), 30)
         pq.write_table(pa.table({"x": x}), doubling / "data" / f"{name}.parquet", row_group_size=rows)
     assert (doubling / "data" / "b.parquet").stat().st_size > 100 << 20
     program = PEAK.format(folder=doubling)

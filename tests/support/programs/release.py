@@ -1,5 +1,6 @@
 """A release: what has to be true before it, and its tag (`make release`).
 
+    python -m tests.support.programs.release pages    before the commit: pages install from an index, not from a clone
     python -m tests.support.programs.release check    before anything is built
     python -m tests.support.programs.release tag      when the wheel was tested
 
@@ -12,7 +13,23 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.programs import parts
+
 ROOT = Path()
+# What a new user types before the first release → afterwards.
+_INSTALLATION = {
+    r"git clone <this repository> cluster-serving && cd cluster-serving\nmake quickstart\n": (
+        "pipx install 'cluster-serving[quickstart]'\ncluster-serving quickstart\n"
+    ),
+    r"\. \.venv/bin/activate\nmkdir \.\./serving && cd \.\./serving\n": "",
+    r"git clone <this repository> cluster-serving\n": "",
+    r"'\./cluster-serving\[": "'cluster-serving[",
+    r" \.quickstart/": " quickstart/",
+    r"^Before the first release, .* installs it into `\.venv`\.\n": (
+        "`uvx --from 'cluster-serving[quickstart]' cluster-serving quickstart` does the same.\n"
+    ),
+    r"^Before the first release, .*\n": "",
+}
 _IMAGE = r"cluster-serving-(?:flink|client):(\d+\.\d[\w.]*)"
 _PUBLISH = """
 Tagged {tag}; nothing has left this machine. These commands publish it:
@@ -36,6 +53,20 @@ def copies(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
             yield path, found
 
 
+def installed(text: str) -> str:
+    """Return a page whose user installs the package from an index, instead of a clone."""
+    for pattern, words in _INSTALLATION.items():
+        text = re.sub(pattern, words, text, flags=re.MULTILINE)
+    return text
+
+
+def pages(root: Path = ROOT) -> Iterator[tuple[Path, str]]:
+    """Yield each page that installs a clone, with the text of a release."""
+    for path in [root / "README.md", *(root / "docs").rglob("*.md"), *(root / "examples").rglob("*.md")]:
+        if (after := installed(before := path.read_text("utf8"))) != before:
+            yield path, after
+
+
 def problems(root: Path = ROOT) -> list[str]:
     """Return what is to be done before this version can be released."""
     wanted = version(root)
@@ -43,7 +74,10 @@ def problems(root: Path = ROOT) -> list[str]:
     dates = re.findall(rf"^## {re.escape(wanted)} \((.*)\)$", (root / "CHANGELOG.md").read_text("utf8"), re.MULTILINE)
     if not dates or not re.fullmatch(r"\d{4}-\d\d-\d\d", dates[0]):
         found.append(f"CHANGELOG.md has no section of {wanted} with a date; write ## {wanted} (YYYY-MM-DD)")
-    if changed := git(root, "status", "--porcelain"):
+    for path, _ in pages(root):
+        found.append(f"{path} installs a clone; run python -m tests.support.programs.release pages, and commit")
+    # The tests of a release write to it.
+    if changed := git(root, "status", "--porcelain", "--", ".", f":!{parts.PASSED}"):
         found.append(f"these files are not committed:\n{changed}")
     if git(root, "tag", "--list", f"v{wanted}"):
         found.append(f"the tag v{wanted} exists already; raise the version in pyproject.toml")
@@ -56,7 +90,11 @@ def git(root: Path, *words: str) -> str:
 
 
 def main() -> int:
-    """Check, or make the tag; return 1 if something is to be done before."""
+    """Write the pages, check, or make the tag; return 1 if something is to be done before."""
+    if sys.argv[1:] == ["pages"]:
+        for path, text in pages():
+            path.write_text(text, "utf8")
+        return 0
     if found := problems():
         print("\n".join(f"error: {problem}" for problem in found), file=sys.stderr)
         return 1
