@@ -50,11 +50,12 @@ PARTS = {
     # Pages show the commands, the clients and the front end; `make test` has what lies below.
     "docs": Part(
         "docs",
-        ("tests/docs", "tests/examples"),
+        ("tests/docs", "tests/examples", "tests/e2e/test_coming_from.py"),
         (
             *("docs", "examples", "README.md", "mkdocs.yml", "Makefile", "config.yaml"),
             *("client", "embed", "frontend", "job", "launcher"),
-            *("tests/conftest.py", "tests/support/fixtures", "tests/support/payloads", "tests/support/worlds"),
+            *("tests/conftest.py", "tests/e2e/conftest.py"),
+            *("tests/support/fixtures", "tests/support/payloads", "tests/support/worlds"),
         ),
     ),
     "machines": Part(
