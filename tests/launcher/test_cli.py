@@ -44,3 +44,16 @@ def test_a_second_signal_does_not_end_what_undoes(numbers):
 def test_the_table_has_the_first_words_of_each_docstring(command):
     first, _, _ = inspect.getdoc(command.load()).partition("\n\n")
     assert command.about == first.replace("\n", " ")
+
+
+def test_a_command_that_looks_at_no_model_imports_no_engine_code():
+    code = "import sys; from cluster_serving.launcher import observing, running; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"cluster_serving.job.models", "fsspec", "cv2"} & set(ran.stdout.split())
+
+
+def test_help_imports_neither_redis_nor_pydantic():
+    code = "import sys; from cluster_serving.launcher import cli; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"redis", "pydantic", "httpx", "numpy", "pyarrow", "cryptography", "yaml"}
+    assert not heavy & set(ran.stdout.split())
