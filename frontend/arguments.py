@@ -8,7 +8,8 @@ from pathlib import Path
 
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.settings import original_keys, sources, yaml_file
-from cluster_serving.settings.model import Given, SettingsError, Source, load
+from cluster_serving.settings.errors import SettingsError
+from cluster_serving.settings.model import Given, Source, load
 
 # Keys of a job that count here, in lower case, and the options that they set.
 _JOB_KEYS = {"redisurl": "redisUrl", "jobname": "redisInputQueue", "flinkresturl": "flinkUiUrl"}

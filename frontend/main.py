@@ -16,7 +16,7 @@ from cluster_serving.frontend.server.processes import app_server, hot_restart
 from cluster_serving.frontend.server.processes.worker import sockets_from_environment
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 __all__ = ["HttpOptions", "hot_restart", "main", "read_options"]
 

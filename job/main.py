@@ -1,21 +1,56 @@
 """Entry point of the job, for `flink run -pym cluster_serving.job.main` and for the launcher."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cluster_serving.job.models import check as check_model
-from cluster_serving.job.models import requirements as engine_requirements
-from cluster_serving.job.models.versions import number_of, version_folders
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import JobOptions, ModelOptions
+
+if TYPE_CHECKING:
+    from cluster_serving.job.models import ModelFiles
 
 __all__ = ["SUBMITTED", "check_model", "engine_requirements", "main", "number_of", "version_folders"]
 
 SUBMITTED = "submitted"
 """Field of a line of output: the submission that Flink has accepted; the field `id` has Flink's id of the job."""
+
+
+# The launcher's ways to the models. They import `job.models` when they are called: most commands look at no model, and
+# it brings NumPy, PyArrow and fsspec.
+
+
+def check_model(options: ModelOptions) -> ModelFiles:
+    """Find a model and check its engine; see `job.models.check`."""
+    from cluster_serving.job import models
+
+    return models.check(options)
+
+
+def engine_requirements() -> set[str]:
+    """Return the requirements that install all engines that are known here."""
+    from cluster_serving.job import models
+
+    return models.requirements()
+
+
+def version_folders(path: str) -> dict[int, Path]:
+    """Return the folders of a model's versions by number; see `job.models.versions`."""
+    from cluster_serving.job.models import versions
+
+    return versions.version_folders(path)
+
+
+def number_of(folder: Path) -> int | None:
+    """Return the number of a version by its folder; None if the name is no number."""
+    from cluster_serving.job.models import versions
+
+    return versions.number_of(folder)
 
 
 def main() -> None:

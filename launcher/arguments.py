@@ -13,7 +13,8 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import job_name
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets import target_of
-from cluster_serving.settings.model import SettingsError, expected, keys
+from cluster_serving.settings.errors import SettingsError
+from cluster_serving.settings.model import expected, keys
 
 CONFIG_PATH = Path(config_file.FILE_NAME)
 """Default of `ConfigPath`."""

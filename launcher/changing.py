@@ -18,7 +18,7 @@ from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.running import by_command, start_front_end, start_job
 from cluster_serving.launcher.services import front_end
 from cluster_serving.launcher.terminal import Progress, console
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 _IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
 _MOST_SLOTS = 4096

@@ -5,55 +5,39 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any, cast
 
 import typer
+from typer.core import TyperCommand
 
-from cluster_serving.launcher import (
-    changing,
-    dead_commands,
-    entry_points,
-    examples,
-    local_run,
-    observing,
-    preparing,
-    removing,
-    running,
-    score,
-)
+from cluster_serving.launcher import entry_points, examples
 from cluster_serving.launcher.command_log import log
+from cluster_serving.launcher.commands import COMMANDS, DEAD
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import state
 from cluster_serving.launcher.terminal import problems
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 # Subcommands inherit it.
 _HELP = {"help_option_names": ["-h", "--help"]}
+# All words after these commands are passed on, --help too.
+_UNREAD = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "quickstart": preparing.quickstart,
-    "init": preparing.init,
-    "start": running.start,
-    "stop": running.stop,
-    "forget": removing.forget,
-    "restart": changing.restart,
-    "update": changing.update,
-    "scale": changing.scale,
-    "promote": changing.promote,
-    "rollback": changing.rollback,
-    "shutdown": removing.shutdown,
-    "package": preparing.package,
-    "list": observing.list_,
-    "status": observing.status,
-    "tune": preparing.tune,
-    "try": local_run.try_,
-    "score": score.score,
-    "metrics": observing.metrics,
-    "events": observing.events,
-    "logs": observing.logs,
-    "doctor": observing.doctor_,
-}
+class _Later(TyperCommand):
+    """A command in a group, as in click's LazyGroup: help lists the command without importing it.
+
+    The callback returns the program of the command, which parses the arguments.
+    """
+
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Return the context of the program."""
+        return self.loaded().make_context(*arguments, **options)
+
+    def loaded(self) -> Any:
+        """Return the program as click has it."""
+        load = cast("Callable[[], typer.Typer]", self.callback)
+        return typer.main.get_command(load())
 
 
 def _run(app: Callable[[], None]) -> None:
@@ -68,6 +52,9 @@ def _run(app: Callable[[], None]) -> None:
         log.error(str(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
+        # Imported here: no other error needs it, and help needs neither Redis nor pydantic.
+        from cluster_serving.launcher.services import state
+
         text = traceback.format_exc()
         try:
             trace = state.root() / "error.log"
@@ -87,11 +74,14 @@ def _end(number: int, _: object) -> None:
     sys.exit(128 + number)
 
 
+def _single(name: str, typed: str, completion: bool = False) -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False, add_completion=completion)
+    app.command(name, epilog=examples.epilog(name, typed), context_settings=_HELP)(COMMANDS[name].load())
+    return app
+
+
 def _program(name: str) -> None:
-    app = typer.Typer(pretty_exceptions_enable=False)
-    epilog = examples.epilog(name, f"cluster-serving-{name}")
-    app.command(epilog=epilog, context_settings=_HELP)(_COMMANDS[name])
-    _run(app)
+    _run(_single(name, f"cluster-serving-{name}", completion=True))
 
 
 # Entry points of the commands cluster-serving-init, and so on.
@@ -115,7 +105,7 @@ def _bench(context: typer.Context) -> None:
     entry_points.load("bench.load.main", "main", "bench")(context.args)
 
 
-def _group(program: str, names: Iterable[str]) -> typer.Typer:
+def _group(program: str, names: Iterable[str], passing_on: Iterable[Callable[..., None]] = ()) -> typer.Typer:
     app = typer.Typer(
         pretty_exceptions_enable=False,
         no_args_is_help=True,
@@ -123,19 +113,21 @@ def _group(program: str, names: Iterable[str]) -> typer.Typer:
         context_settings=_HELP,
     )
     for name in names:
-        app.command(name, epilog=examples.epilog(name, f"{program} {name}"))(_COMMANDS[name])
-    app.add_typer(dead_commands.commands(program), name="dead")
+        app.command(name, cls=_Later, help=COMMANDS[name].about)(_loader(name, program))
+    for function in passing_on:
+        app.command(function.__name__.strip("_"), context_settings=_UNREAD)(function)
+    app.command("dead", cls=_Later, help=DEAD.about)(lambda: DEAD.load()(program))
     return app
+
+
+def _loader(name: str, program: str) -> Callable[[], typer.Typer]:
+    return lambda: _single(name, f"{program} {name}")
 
 
 def umbrella() -> None:
     """Run `cluster-serving`, which has the other commands as subcommands."""
-    app = _group("cluster-serving", _COMMANDS)
+    app = _group("cluster-serving", COMMANDS, (_http, _bench))
     app.callback()(_about)
-    # All words after these commands are passed on, --help too.
-    unread = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-    app.command("http", context_settings=unread)(_http)
-    app.command("bench", context_settings=unread)(_bench)
     _run(app)
 
 

@@ -11,11 +11,12 @@ from rich.table import Table
 
 from cluster_serving.launcher import examples
 from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, config_of, default_job
+from cluster_serving.launcher.commands import DEAD
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.terminal import confirm, console, printable
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 ListedJob = Annotated[str | None, typer.Argument(help="jobName; default: that of the configuration file.")]
 JobName = Annotated[str | None, typer.Option("-j", "--job", help="jobName; default: that of the configuration file.")]
@@ -28,7 +29,8 @@ Yes = Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")]
 def commands(program: str) -> typer.Typer:
     """Make the group of commands of a program."""
     app = typer.Typer(
-        help="Requests and callbacks that were given up: list, show, queue again, remove.",
+        help=DEAD.about,
+        add_completion=False,
         epilog=examples.epilog("dead", f"{program} dead"),
     )
     functions: dict[str, Callable[..., None]] = {"list": list_, "show": show, "requeue": requeue, "purge": purge}

@@ -20,7 +20,7 @@ from cluster_serving.launcher.services import flink_home, front_end, memory, red
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 OK, WARNING, FAILED = "ok", "warning", "failed"
 

@@ -5,7 +5,7 @@ import io
 import os
 import platform
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Callable
 
@@ -75,6 +75,9 @@ def _entry_point(module: str, name: str, extras: str = _SERVER) -> Callable[[], 
     def run() -> None:
         _prepare_streams()
         if "--version" in sys.argv[1:]:
+            # Imported here: nothing else needs it, and it parses messages with the package email.
+            from importlib import metadata
+
             print(f"{_command()} {metadata.version('cluster-serving')}")
         else:
             _check_python(extras)

@@ -20,7 +20,7 @@ from cluster_serving.launcher.jobs.lifecycle import checked, is_running
 from cluster_serving.launcher.shipping import bundle as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, printable
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 
 def init(

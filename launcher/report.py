@@ -22,7 +22,7 @@ from cluster_serving.launcher.rollout.change import Changed
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 _PLACES = ("flink_rest_url", "flink_target", "redis_url")
 """Keys of the configuration that say where a job is."""

@@ -10,6 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from cluster_serving.settings.addresses import redacted
+from cluster_serving.settings.errors import SettingsError
 
 # An address that has neither user nor password nor parameters, even if it is wrong.
 _WITHOUT_SECRET = re.compile(r"(rediss?://)?[A-Za-z0-9.-]*(:[0-9]*)?(/\w{0,3})?")
@@ -18,16 +19,6 @@ _QUERY = re.compile(r"\?.*")
 # Argument that hands the sources over; no key of settings begins with an underscore.
 _SOURCES = "_sources"
 _KINDS = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
-
-
-class SettingsError(Exception):
-    """A setting cannot be used; the message names file and line, key, and what is expected.
-
-    Attributes:
-        exit_code: Exit code of a command that ends with this error.
-    """
-
-    exit_code: ClassVar[int] = 2
 
 
 class Given(NamedTuple):

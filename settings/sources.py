@@ -9,7 +9,8 @@ import yaml
 from pydantic.alias_generators import to_snake
 from pydantic.fields import FieldInfo
 
-from cluster_serving.settings.model import Given, Settings, SettingsError, Source, is_secret, keys
+from cluster_serving.settings.errors import SettingsError
+from cluster_serving.settings.model import Given, Settings, Source, is_secret, keys
 
 
 def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[str, str]) -> str:

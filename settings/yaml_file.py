@@ -9,7 +9,8 @@ from yaml.reader import ReaderError
 
 from cluster_serving.settings import original_keys
 from cluster_serving.settings.addresses import redacted
-from cluster_serving.settings.model import Given, SettingsError
+from cluster_serving.settings.errors import SettingsError
+from cluster_serving.settings.model import Given
 
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end."""

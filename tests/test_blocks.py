@@ -27,6 +27,7 @@ from cluster_serving.frontend import main as front_end
 from cluster_serving.launcher import cli
 from cluster_serving.launcher.config import file as config_file
 from tests.support.fixtures.pages import DOCS, ROOT
+from tests.support.programs.command_tree import loaded
 
 PAGES = [*sorted(DOCS.rglob("*.md")), ROOT / "README.md"]
 LANGUAGES = {
@@ -180,7 +181,7 @@ def parsers():
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         for name in ("init", "start", "stop", "restart", "shutdown", "cli", "umbrella"):
-            patch.setattr(cli, "_run", lambda app, name=name: found.update({name: typer.main.get_command(app)}))
+            patch.setattr(cli, "_run", lambda app, name=name: found.update({name: loaded(app)}))
             getattr(cli, name)()
     return found | {"bench": typer.main.get_command(bench)}
 

@@ -15,7 +15,8 @@ from pydantic.fields import FieldInfo
 from cluster_serving.launcher.config import targets
 from cluster_serving.launcher.config.model import Config, with_targets
 from cluster_serving.settings import original_keys, sources, yaml_file
-from cluster_serving.settings.model import Given, Settings, SettingsError, Source, expected, keys, load, shown
+from cluster_serving.settings.errors import SettingsError
+from cluster_serving.settings.model import Given, Settings, Source, expected, keys, load, shown
 
 FILE_NAME = "config.yaml"
 

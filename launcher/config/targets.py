@@ -7,7 +7,8 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Protocol
 
-from cluster_serving.settings.model import Settings, SettingsError
+from cluster_serving.settings.errors import SettingsError
+from cluster_serving.settings.model import Settings
 
 GROUP = "cluster_serving.targets"
 

@@ -24,7 +24,7 @@ def _run(role: str) -> None:
     # Imported here: these import redis-py.
     from cluster_serving.launcher.container import health, roles
     from cluster_serving.protocol.errors import ServingError
-    from cluster_serving.settings.model import SettingsError
+    from cluster_serving.settings.errors import SettingsError
 
     try:
         if role == "health":

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 Source = Path | zipfile.Path
 """A file or folder of the other server, on disk or in an archive."""

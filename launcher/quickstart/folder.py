@@ -13,7 +13,7 @@ from cluster_serving.launcher.entry_points import load
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.terminal import console
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 JOB = "digits"
 

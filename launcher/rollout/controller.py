@@ -45,7 +45,7 @@ from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import BACKLOG, PUT_CONTROLLER, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 _ROUND_S = 0.5
 _LOOK_S = 1.0

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 _FILES = ("handler.py", "test_handler.py")
 

@@ -5,7 +5,7 @@ import pytest
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.settings.addresses import LOOPBACK, Address
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 GUIDE = (
     "--interface=0.0.0.0 --port=10021 --redisHost=172.16.0.109 --redisPort 6380 --redisInputQueue=serving_stream "

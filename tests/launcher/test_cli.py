@@ -1,10 +1,13 @@
-"""Commands that a signal ends."""
+"""Commands that a signal ends, and the table of the commands."""
 
+import inspect
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from cluster_serving.launcher.commands import COMMANDS
 
 COMMAND = """
 import signal
@@ -35,3 +38,22 @@ def test_a_second_signal_does_not_end_what_undoes(numbers):
             process.send_signal(number)
         assert process.stdout.read().strip() == "undone"
     assert process.returncode == 128 + numbers[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_the_table_has_the_first_words_of_each_docstring(command):
+    first, _, _ = inspect.getdoc(command.load()).partition("\n\n")
+    assert command.about == first.replace("\n", " ")
+
+
+def test_a_command_that_looks_at_no_model_imports_no_engine_code():
+    code = "import sys; from cluster_serving.launcher import observing, running; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"cluster_serving.job.models", "fsspec", "cv2"} & set(ran.stdout.split())
+
+
+def test_help_imports_neither_redis_nor_pydantic():
+    code = "import sys; from cluster_serving.launcher import cli; print(*sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"redis", "pydantic", "httpx", "numpy", "pyarrow", "cryptography", "yaml"}
+    assert not heavy & set(ran.stdout.split())

@@ -13,6 +13,7 @@ from cluster_serving.bench.load import main as bench
 from cluster_serving.frontend import arguments
 from cluster_serving.launcher import cli
 from tests.support.fixtures.cluster import BIN
+from tests.support.programs.command_tree import loaded
 
 ESCAPE = "\x1b"
 PROGRAMS = ("init", "start", "stop", "restart", "shutdown", "umbrella", "cli")
@@ -24,7 +25,7 @@ def root(request, monkeypatch):
     made = []
     monkeypatch.setattr(cli, "_run", made.append)
     getattr(cli, request.param)()
-    return typer.main.get_command(made[0])
+    return loaded(made[0])
 
 
 def commands(command, *path):

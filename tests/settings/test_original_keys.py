@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 OLD = """\
 model:

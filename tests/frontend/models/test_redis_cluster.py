@@ -14,7 +14,7 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.redis_topologies import Cluster, eventually, servers

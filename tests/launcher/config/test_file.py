@@ -9,7 +9,7 @@ from cluster_serving.launcher.config.job_options import job_options, sized_for
 from cluster_serving.launcher.config.model import with_targets
 from cluster_serving.protocol import cgroup
 from cluster_serving.protocol.encryption import RecordKey, published_key
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ import pytest
 
 from cluster_serving.launcher.quickstart.folder import Folder, usable_port
 from cluster_serving.launcher.services import state
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 
 
 def test_a_port_that_others_use_is_left_to_them(tmp_path, monkeypatch, capsys):

@@ -11,7 +11,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import front_end
 from cluster_serving.settings.addresses import Address
-from cluster_serving.settings.model import SettingsError
+from cluster_serving.settings.errors import SettingsError
 from tests.support.fixtures.redis_server import free_port
 
 

@@ -10,7 +10,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import typer
 import yaml
 from pydantic import SecretStr
 
@@ -20,10 +19,12 @@ from cluster_serving.frontend import errors
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.launcher import cli
+from cluster_serving.launcher.commands import COMMANDS
 from cluster_serving.launcher.config import targets
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.protocol import metrics
 from cluster_serving.settings.model import Settings, expected, keys
+from tests.support.programs.command_tree import loaded
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "reference"
@@ -69,8 +70,8 @@ def code(value: object) -> str:
 
 def of_commands() -> str:
     """Return all commands with their arguments and options."""
-    apps = {"cluster-serving": cli._group("cluster-serving", cli._COMMANDS), "cluster-serving bench": bench}
-    return "\n\n".join(chain.from_iterable(_commands(name, typer.main.get_command(app)) for name, app in apps.items()))
+    apps = {"cluster-serving": cli._group("cluster-serving", COMMANDS), "cluster-serving bench": bench}
+    return "\n\n".join(chain.from_iterable(_commands(name, loaded(app)) for name, app in apps.items()))
 
 
 def _commands(name: str, command: Any) -> Iterator[str]:
