@@ -87,6 +87,11 @@ class GenerationView:
         return self._retires_at is not None and not self.reads
 
     @property
+    def is_alone(self) -> bool:
+        """True if the generation of this slot serves, and there is no other one."""
+        return len(self.now.all) == 1 and self.now.serving is not None and self.now.serving is self.own
+
+    @property
     def canary(self) -> Generation | None:
         """The canary of the job, if it has one."""
         return self.now.of_role(CANARY)

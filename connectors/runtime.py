@@ -30,6 +30,17 @@ def _number(context: RuntimeContext, name: str, java_name: str) -> int:
         return int(getattr(context._runtime_context.getTaskInfo(), java_name)())
 
 
+def cancellation() -> Callable[[], bool]:
+    """Return a callable that tells whether Flink cancels the task of this thread; in process mode it never does."""
+    try:
+        from pemja import findClass  # type: ignore[import-untyped]
+    except ImportError:
+        return lambda: False
+    # Flink interrupts the thread of a task that it cancels, which Python does not notice.
+    is_interrupted: Callable[[], bool] = findClass("java.lang.Thread").currentThread().isInterrupted
+    return is_interrupted
+
+
 class SelfClosing:
     """Mixin for Flink functions that release what they hold, at most once.
 

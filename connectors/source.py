@@ -22,7 +22,13 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.permissions import refusal
 from cluster_serving.connectors.recovery import Recovery
 from cluster_serving.connectors.redis import Backoff, RedisClock, connect
-from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_count, subtask_index
+from cluster_serving.connectors.runtime import (
+    SelfClosing,
+    cancellation,
+    count_records_out,
+    subtask_count,
+    subtask_index,
+)
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stages.base import MakeStage
@@ -31,12 +37,16 @@ from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.generations import IDLE_LOOK_S
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
 NAME = "Redis Streams source"
 
 _BLOCK_MS = 100
+# A read of an idle slot waits so long: a tick costs as much as many looks whether Flink cancels the slot.
+_IDLE_BLOCK_MS = round(1000 * IDLE_LOOK_S)
+_CANCEL_LOOK_MS = 200
 _LONGEST_TICK = 0.2
 # Process mode. If Flink cancels an operator at the moment at which a tick ends by itself, Beam may fail to release its
 # worker ("Reference count must not be negative"), and then Flink ends the whole TaskManager. So few ticks end.
@@ -125,9 +135,13 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self.close_with(*(stage.close for stage in self._stages), self._reader.close, client.close)
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
+        self._is_cancelled = cancellation()
+        # Flink ends a worker of process mode though it waits.
+        self._read_on_ms = _IDLE_BLOCK_MS if self._process_mode else _CANCEL_LOOK_MS
         self._backoff = Backoff(f"{NAME} {name}", metrics.counter("reconnects").inc, counts)
         self._held: list[Entry] = []
         self._ahead = not self._greedy
+        self._found_nothing = False
         self._latest_share = 1
         self._sends_empty = self._opening = self._process_mode
         self._earlier_attempts: set[str] = set()
@@ -146,12 +160,9 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._sends_empty = False
             yield self._batch([], more=False)
             return
-        began = time.monotonic()
-        deadline = began + (0 if self._process_mode else _LONGEST_TICK)
         entries, self._held = self._held, []
-        entries = entries or self._read(_BLOCK_MS)
-        while self._process_mode and not entries and time.monotonic() < began + _LONGEST_WAIT:
-            entries = self._read(_BLOCK_MS)
+        entries = entries or self._read_first()
+        deadline = time.monotonic() + (0 if self._process_mode else _LONGEST_TICK)
         while entries:
             # Read ahead, so that the last batch of this read says correctly whether more requests follow.
             following = self._read(None) if len(entries) >= self._read_size else []
@@ -165,6 +176,16 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
                 return
             # A tick costs as much as a read.
             entries = following or self._read(_BLOCK_MS)
+
+    def _read_first(self) -> list[Entry]:
+        """Read the first requests of a tick; wait for them until the tick has to end."""
+        end = time.monotonic() + _LONGEST_WAIT
+        entries = self._read(_BLOCK_MS)
+        while not entries and time.monotonic() < end:
+            if not (self._process_mode or self._reader.waits) or self._is_cancelled():
+                break
+            entries = self._read(_BLOCK_MS)
+        return entries
 
     def _count(self, requests: int, uncounted: int) -> None:
         """Count requests, of which Flink counts some by itself, and those that the window has read meanwhile."""
@@ -210,8 +231,11 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         if not self._flow.is_turn(timeout):
             return []
         try:
-            self._generation.look()
-            if not self._generation.reads:
+            if not self._reader.waits:
+                self._generation.look()
+            if self._reader.waits:
+                entries = self._admitted(self._reader.read_on(self._read_on_ms), 0)
+            elif not self._generation.reads:
                 entries = self._stand_by(timeout)
             elif self._opening and not self._is_open(timeout):
                 self._reader.heartbeat()
@@ -299,11 +323,17 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             self._reader.heartbeat()
             time.sleep((block_ms or 0) / 1000)
             return []
-        return self._admitted(self._reader.read(room, block_ms), 0)
+        longest_ms = _IDLE_BLOCK_MS if block_ms == _BLOCK_MS and self._is_idle() else 0
+        return self._admitted(self._reader.read(room, block_ms, longest_ms), 0)
+
+    def _is_idle(self) -> bool:
+        """Return True if nothing but a new request can give this slot work: no other slot, and no other generation."""
+        return self._found_nothing and self._flow.idle and self._slots == 1 and self._generation.is_alone
 
     def _admitted(self, entries: list[Entry], behind: int) -> list[Entry]:
         # After a full read more requests are waiting, so that reading ahead makes no batch smaller.
         self._ahead = not self._greedy or len(entries) >= self._read_size
+        self._found_nothing = not entries
         for stage in self._stages[behind:]:
             entries = stage.admit(entries)
         return entries

@@ -26,6 +26,9 @@ WEIGHTS = {"high": 12, "normal": 3, "low": 1}
 
 T = TypeVar("T")
 
+_Replies = list[tuple[bytes, list[tuple[bytes, Sequence[bytes] | None]]]]
+"""Reply to a read: entries by stream."""
+
 log = logging.getLogger(__name__)
 
 _TOTAL_WEIGHT = sum(WEIGHTS.values())
@@ -170,7 +173,7 @@ class StreamReader:
         stream = self._keys.stream(entry.priority)
         return bool(self._guarded(lambda: self._client.xpending_range(stream, GROUP, entry.id, entry.id, 1)))
 
-    def read(self, count: int, block_ms: int | None) -> list[Entry]:
+    def read(self, count: int, block_ms: int | None, longest_ms: int = 0) -> list[Entry]:
         """Read up to `count` new entries, those of higher priority first.
 
         Now and then it looks for entries of silent consumers. If it claims some, it returns no entries, and the reader
@@ -180,6 +183,8 @@ class StreamReader:
             count: Most entries to return, at least 1. The first read that finds several priorities may return so many
                 of each.
             block_ms: Longest wait for new entries, in milliseconds; None does not wait.
+            longest_ms: Milliseconds for which the read goes on in Redis if nothing comes within `block_ms`. While it
+                `waits`, nothing but `read_on` may be called.
         """
         self.heartbeat()
         if time.monotonic() >= self._next_claim:
@@ -188,7 +193,16 @@ class StreamReader:
                 self.start_over()
                 return []
         weighted = self._read_weighted(count) if len(self._busy) > 1 else []
-        return weighted or self._read_all(count, block_ms)
+        return weighted or self._read_all(count, block_ms, longest_ms)
+
+    @property
+    def waits(self) -> bool:
+        """True while a read goes on in Redis; `read_on` ends it."""
+        return self._reading.waits
+
+    def read_on(self, block_ms: int) -> list[Entry]:
+        """Return the entries of the read that `waits`; wait for them up to `block_ms`."""
+        return self._found(self._guarded(lambda: self._reading.end(block_ms / 1000) or []))
 
     def hand_over(self, entries: Sequence[Entry], consumer: str) -> None:
         """Hand pending requests, whose computation has not begun, over to the slots that claim from a consumer."""
@@ -257,9 +271,16 @@ class StreamReader:
             self._xreadgroup(dict.fromkeys(self._streams, _AFTER_ALL), 1, None)
             self._next_heartbeat = time.monotonic() + self._heartbeat_s
 
-    def _read_all(self, count: int, block_ms: int | None) -> list[Entry]:
+    def _read_all(self, count: int, block_ms: int | None, longest_ms: int) -> list[Entry]:
         """Read up to `count` entries of each stream, in one command."""
-        replies = self._xreadgroup(dict.fromkeys(self._streams, ">"), count, block_ms)
+        new = dict.fromkeys(self._streams, ">")
+        if not longest_ms:
+            return self._found(self._xreadgroup(new, count, block_ms))
+        self._reading.begin(*self._command(new, count, longest_ms), limit=longest_ms / 1000)
+        return self.read_on(block_ms or 0)
+
+    def _found(self, replies: _Replies) -> list[Entry]:
+        """Return the entries in the reply to a read of all streams, those of higher priority first."""
         raw_of = {stream.decode(): raw for stream, raw in replies}
         self._busy = set(raw_of)
         return [entry for stream in self._streams for entry in self._parse(stream, raw_of.get(stream, []))]
@@ -328,13 +349,14 @@ class StreamReader:
                 claimed += taken
         return claimed
 
-    def _xreadgroup(
-        self, after: dict[str, str], count: int, block_ms: int | None
-    ) -> list[tuple[bytes, list[tuple[bytes, Sequence[bytes] | None]]]]:
+    def _xreadgroup(self, after: dict[str, str], count: int, block_ms: int | None) -> _Replies:
+        command = self._command(after, count, block_ms)
+        return self._guarded(lambda: self._reading.execute_command(*command) or [])
+
+    def _command(self, after: dict[str, str], count: int, block_ms: int | None) -> list[Argument]:
         command: list[Argument] = ["XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", count]
         command += [] if block_ms is None else ["BLOCK", block_ms]
-        command += ["STREAMS", *after, *after.values()]
-        return self._guarded(lambda: self._reading.execute_command(*command) or [])
+        return [*command, "STREAMS", *after, *after.values()]
 
     def _parse(self, stream: str, raw: list[tuple[bytes, Sequence[bytes] | None]]) -> list[Entry]:
         entries = []

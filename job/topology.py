@@ -93,6 +93,8 @@ def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
         "python.fn-execution.bundle.size": "1",
         "python.fn-execution.bundle.time": "1000",
         "execution.buffer-timeout.interval": "0 ms",
+        # Nothing here has event time; the timer would wake each source five times a second.
+        "pipeline.auto-watermark-interval": "0 ms",
         "python.operator-chaining.enabled": "true",
     }
     configuration = Configuration()

@@ -42,6 +42,8 @@ class DedicatedConnection:
         self._is_midway = False
         # 0 while it is closed.
         self._trusted_until = 0.0
+        # Moment at which the reply to `begin` is late; None without such a command.
+        self._late_at: float | None = None
 
     def execute_command(self, *args: Any) -> Any:
         """Send a command, and return its reply.
@@ -50,6 +52,40 @@ class DedicatedConnection:
             redis.RedisError: If Redis cannot be used, or refuses the command.
         """
         return self._connection.retry.call_with_retry(lambda: self._trip(args), self._failed)
+
+    @property
+    def waits(self) -> bool:
+        """True from `begin` until `end` has the reply."""
+        return self._late_at is not None
+
+    def begin(self, *args: Any, limit: float) -> None:
+        """Send a command that waits in Redis, for up to `limit` seconds; no other one is sent while it `waits`.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used.
+        """
+        self._connection.retry.call_with_retry(lambda: self._send(args), self._failed)
+        patience = self._connection.socket_timeout or CHECK_TIMEOUT
+        self._late_at = time.monotonic() + max(patience, limit + CHECK_TIMEOUT)
+
+    def end(self, timeout: float) -> Any:
+        """Return the reply to `begin`; None, and it `waits` on, if the reply does not come within `timeout` seconds.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used, or refuses the command.
+        """
+        try:
+            if self._connection.can_read(timeout=timeout):
+                self._late_at = None
+                return self._receive()
+            if self._late_at is not None and time.monotonic() > self._late_at:
+                raise TimeoutError("Redis does not answer")
+        except ResponseError:
+            raise
+        except BaseException:
+            self.close()
+            raise
+        return None
 
     def post(self, *args: Any) -> None:
         """Send a command whose outcome does not matter, and do not wait for its reply."""
@@ -60,7 +96,7 @@ class DedicatedConnection:
 
     def close(self) -> None:
         """Close the connection; a later command opens it again."""
-        self._unread, self._is_midway, self._trusted_until = 0, False, 0.0
+        self._unread, self._is_midway, self._trusted_until, self._late_at = 0, False, 0.0, None
         self._connection.disconnect()
 
     def _make(self) -> Any:
@@ -69,6 +105,9 @@ class DedicatedConnection:
 
     def _trip(self, args: Any) -> Any:
         self._send(args)
+        return self._receive()
+
+    def _receive(self) -> Any:
         try:
             reply = self._connection.read_response()
         except ResponseError:
@@ -84,7 +123,7 @@ class DedicatedConnection:
         if self._connection.pid != os.getpid():
             # After a fork, the connection is that of the other process.
             self._connection = self._make()
-            self._unread, self._is_midway, self._trusted_until = 0, False, 0.0
+            self._unread, self._is_midway, self._trusted_until, self._late_at = 0, False, 0.0, None
         elif self._unread or 0 < self._trusted_until <= time.monotonic():
             self._check()
         connection = self._connection

@@ -2,7 +2,7 @@
 
 Each change of a job (model, configuration, number of slots) starts a further generation of it beside the one that
 serves. Both read the same streams, as consumers of one group with names of their own. The commands write the roles; the
-slots follow them within a fraction of a second.
+slots follow them within a fraction of a second, once they have seen that there are two (`IDLE_LOOK_S`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ LEFT = "left"
 
 DIVIDED = "divided"
 """Field with the number of requests that were divided between two generations (`is_in_trial`)."""
+
+IDLE_LOOK_S = 2.0
+"""Seconds after which an idle slot reads the generations again; beside another generation it does so all the time."""
 
 
 @dataclass(frozen=True)

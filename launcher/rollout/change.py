@@ -30,14 +30,24 @@ from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.services.flink_rest import Job
-from cluster_serving.protocol.generations import CANARY, CANDIDATE, RETIRING, SERVING, SHADOW, Generation
+from cluster_serving.protocol.generations import (
+    CANARY,
+    CANDIDATE,
+    IDLE_LOOK_S,
+    RETIRING,
+    SERVING,
+    SHADOW,
+    Generation,
+)
 from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 T = TypeVar("T")
 
 _POLL_S = 0.1
 _SETTLED_S = 1.0
-"""Seconds after which all slots have seen a new role."""
+"""Seconds after which all slots have seen a new role, as they look often beside another generation."""
+_NOTICED_S = IDLE_LOOK_S + 0.5
+"""Seconds after which all slots have seen that there is another generation."""
 _DRAIN_S = 120.0
 _FLINK_BACK_S = 60.0
 
@@ -253,6 +263,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
         except LaunchError as error:
             raise NotBeside(str(error)) from None
         store.put(candidate)
+        noticed = time.monotonic() + _NOTICED_S
         try:
             started = lifecycle.submit(services, config, options, number)
         except BaseException as error:
@@ -265,6 +276,8 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
                 raise LaunchError(f"{error}; job {job} goes on as it was") from None
             raise
     services.target.records.remember(options)
+    # A start takes longer, as a rule.
+    time.sleep(max(0.0, noticed - time.monotonic()))
     if role == SERVING:
         before = store.generations().serving
         # A command that dies later would not keep them.

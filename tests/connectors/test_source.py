@@ -16,7 +16,7 @@ from cluster_serving.connectors.stages import routing
 from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.job.topology import READING
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.protocol.generations import CANARY, RETIRING, SERVING, Generation
+from cluster_serving.protocol.generations import CANARY, CANDIDATE, RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.fixtures.flink_context import Context
@@ -106,6 +106,50 @@ def test_a_tick_of_process_mode_ends_though_no_request_comes(opened, monkeypatch
 
 def test_a_tick_of_thread_mode_ends_at_once_so_that_flink_can_cancel_it(opened):
     assert tick(opened(process_mode=False)) == []
+
+
+def idle(slot):
+    """Return a slot whose read goes on in Redis, as nothing has come, and which Flink cancels."""
+    slot._is_cancelled = lambda: True
+    wait_until(lambda: tick(slot) == [] and slot._reader.waits)
+    return slot
+
+
+def test_an_idle_slot_wakes_up_for_a_request(opened, db, job, monkeypatch):
+    monkeypatch.setattr(source, "_IDLE_BLOCK_MS", 60_000)
+    slot = idle(opened(process_mode=False))
+    slot._is_cancelled = lambda: False
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(tick, slot)
+        db.xadd(JobKeys(job).stream("high"), {"uri": "a", "data": b"x"})
+        assert [entry.uri for batch in waiting.result(timeout=4) for entry in batch.entries] == ["a"]
+
+
+def test_flink_can_cancel_an_idle_slot_whose_read_goes_on(opened, db, job, monkeypatch):
+    monkeypatch.setattr(source, "_IDLE_BLOCK_MS", 60_000)
+    slot = idle(opened(process_mode=False))
+    assert tick(slot) == []
+    assert slot._reader.waits
+    db.xadd(JobKeys(job).stream("normal"), {"uri": "a", "data": b"x"})
+    assert uris_of(slot) == ["a"]
+
+
+def test_an_idle_slot_sees_another_generation_and_then_looks_often(opened, db, job, monkeypatch):
+    monkeypatch.setattr(source, "_IDLE_BLOCK_MS", 300)
+    slot = idle(opened(process_mode=False))
+    JobStore(db, job).put(Generation(2, CANDIDATE))
+    wait_until(lambda: tick(slot) == [] and len(slot._generation.now.all) == 2)
+    for _ in range(3):
+        assert tick(slot) == []
+        assert not slot._reader.waits
+
+
+def test_a_slot_with_others_beside_it_looks_often_though_it_is_idle(opened):
+    slot = opened(process_mode=False)
+    slot._slots = 2
+    for _ in range(3):
+        assert tick(slot) == []
+        assert not slot._reader.waits
 
 
 def test_a_window_may_read_new_requests_by_itself(opened, db, job):

@@ -146,6 +146,25 @@ def test_a_stream_or_group_that_disappears_under_a_read_is_created_again(db, job
     wait_until(lambda: uris(reader.read(1, None)) == ["a"])
 
 
+@each_damage
+@on_each_server
+def test_a_stream_or_group_that_disappears_under_a_read_that_goes_on_is_created_again(db, job, reader, damage):
+    assert reader.read(1, 10, longest_ms=1000) == []
+    assert reader.waits
+    damage(db, job)
+    wait_until(lambda: reader.read_on(50) or not reader.waits)
+    add(db, job, "a")
+    wait_until(lambda: uris(reader.read(1, None)) == ["a"])
+
+
+def test_a_read_goes_on_until_a_request_comes(db, job, reader):
+    assert reader.read(1, 10, longest_ms=60_000) == []
+    assert reader.read_on(10) == []
+    add(db, job, "a")
+    assert uris(reader.read_on(2000)) == ["a"]
+    assert not reader.waits
+
+
 def test_entries_without_a_client_are_dropped(db, job, reader):
     db.xadd(job, {"foo": "bar"})
     gone = db.xadd(job, {"uri": "deleted", "data": "x"})
