@@ -64,6 +64,22 @@ class FlinkHome:
         """This interpreter, by a path free of spaces."""
         return self._without_spaces(sys.executable)
 
+    @property
+    def java(self) -> Path:
+        """The program `java`."""
+        return self.path / "java" / "bin" / "java"
+
+    @property
+    def java_options(self) -> Path:
+        """File with options of each JVM, read whenever one starts; see `class_archive`."""
+        return self.path / "java.options"
+
+    @property
+    def jars(self) -> list[Path]:
+        """The class path of Flink's programs: real paths, by which the clusters of an installation share an archive."""
+        links = (self.path / "lib").rglob("*.jar")
+        return [jar.resolve() for jar in sorted(links, key=lambda jar: ("flink-dist" in jar.name, jar))]
+
     def prepare(self, settings: Mapping[str, Any], log_format: str = "text") -> None:
         """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one.
 
