@@ -44,6 +44,7 @@ CMD ["cluster-serving-http", "--interface=0.0.0.0"]
 
 FROM runtime AS flink
 ARG PYTHON
+ARG PACKAGES=/opt/venv/lib/python${PYTHON}/site-packages
 COPY --from=flink-build /opt/venv /opt/venv
 # The folders that volumes of the example cover belong to the user.
 RUN install --directory --owner=serving /opt/flink /digits
@@ -52,5 +53,5 @@ USER 1000
 RUN python -m cluster_serving.launcher.container install
 # The Python that Flink embeds knows no virtual environment: a PYTHONPATH names the packages.
 ENV FLINK_HOME=/opt/flink JAVA_HOME=/opt/flink/java PATH=/opt/flink/bin:$PATH \
-    PYTHONPATH=/opt/venv/lib/python${PYTHON}/site-packages
+    PYTHONPATH=$PACKAGES/cluster_serving/job/embedded_python:$PACKAGES
 CMD ["cluster-serving-cli", "--help"]

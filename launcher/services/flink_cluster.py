@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import flink_jvm, state
+from cluster_serving.launcher.services import class_archive, flink_jvm, state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services.process import (
@@ -168,12 +168,15 @@ class FlinkCluster:
             if stopped:
                 say(f"Stopping {len(stopped)} idle TaskManager{'s' if len(stopped) > 1 else ''}")
                 _stop_all(stopped)
+            if self.is_ours:
+                class_archive.make_soon(self.home)
 
     def _start(self) -> None:
         say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
         self._prepare(_HEARTBEATS | {"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
         (self.home.path / "code").write_text(_code(), "utf8")
+        class_archive.use(self.home)
         # The TaskManager starts at once: it tries until the JobManager answers.
         self._spawn("jobmanager")
         taskmanager = self._start_taskmanager()

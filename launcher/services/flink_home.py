@@ -31,6 +31,9 @@ JAVA_VERSIONS = (17, 21)
 PACKAGES = Path(__file__).absolute().parents[3]
 """Folder with the package `cluster_serving` that runs: site-packages, or the root of a clone."""
 
+EMBEDDED_PYTHON = PACKAGES / "cluster_serving" / "job" / "embedded_python"
+"""Folder with the module that the Python in a TaskManager imports first."""
+
 
 @dataclass(frozen=True, slots=True)
 class FlinkHome:
@@ -60,6 +63,22 @@ class FlinkHome:
     def python(self) -> str:
         """This interpreter, by a path free of spaces."""
         return self._without_spaces(sys.executable)
+
+    @property
+    def java(self) -> Path:
+        """The program `java`."""
+        return self.path / "java" / "bin" / "java"
+
+    @property
+    def java_options(self) -> Path:
+        """File with options of each JVM, read whenever one starts; see `class_archive`."""
+        return self.path / "java.options"
+
+    @property
+    def jars(self) -> list[Path]:
+        """The class path of Flink's programs: real paths, by which the clusters of an installation share an archive."""
+        links = (self.path / "lib").rglob("*.jar")
+        return [jar.resolve() for jar in sorted(links, key=lambda jar: ("flink-dist" in jar.name, jar))]
 
     def prepare(self, settings: Mapping[str, Any], log_format: str = "text") -> None:
         """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one.
@@ -115,7 +134,7 @@ class FlinkHome:
             # The interpreter that Flink embeds takes its standard library from the first python3 on the PATH.
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
             # Without a python3 beside this one, it reads no .pth files and knows no virtual environment.
-            "PYTHONPATH": os.pathsep.join(map(self._without_spaces, python_path())),
+            "PYTHONPATH": os.pathsep.join(map(self._without_spaces, [str(EMBEDDED_PYTHON), *python_path()])),
         }
         # By default glibc keeps the memory of eight times as many arenas as there are cores, a part of it unused.
         return {"MALLOC_ARENA_MAX": str(max(2, cgroup.cores()))} | inherited | folders | own
@@ -128,9 +147,9 @@ class FlinkHome:
 def python_path() -> list[str]:
     """Return the folders of `sys.path` that hold packages, for an interpreter that reads no `.pth` files.
 
-    The folders of Python itself are left out, and the one that Python puts in front: that of the script, or the current
-    one, whose files would shadow packages. The folder with this package is always in: it is the current one where
-    commands run at the root of a clone.
+    The folders of Python itself are left out, `EMBEDDED_PYTHON`, and the one that Python puts in front: that of the
+    script, or the current one, whose files would shadow packages. The folder with this package is always in: it is the
+    current one where commands run at the root of a clone.
     """
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     script = Path(getattr(sys.modules["__main__"], "__file__", None) or "")
@@ -138,7 +157,7 @@ def python_path() -> list[str]:
     in_front = {str(Path.cwd()), *(str(path.parent) for path in (script.absolute(), script.resolve()))}
     in_front -= {*given, str(PACKAGES)}
     own = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    own |= {str(Path(folder, "lib-dynload")) for folder in own}
+    own |= {str(Path(folder, "lib-dynload")) for folder in own} | {str(EMBEDDED_PYTHON)}
     entries = dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path if Path(entry).is_dir())
     return [entry for entry in entries if entry not in own | in_front]
 

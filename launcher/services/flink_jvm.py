@@ -43,10 +43,10 @@ def command(home: FlinkHome, role: str, log: Path, *arguments: str, classpath: S
     conf = home.path / "conf"
     options = yaml.safe_load((conf / "config.yaml").read_text("utf8"))
     chosen = [shlex.split(options.get(f"env.java.opts.{name}") or "") for name in ("all", role)]
-    jars = sorted((home.path / "lib").rglob("*.jar"), key=lambda jar: ("flink-dist" in jar.name, jar))
     logging = conf / f"log4j-{'cli' if role == 'client' else 'console'}.properties"
     return [
-        str(home.path / "java" / "bin" / "java"),
+        str(home.java),
+        *([f"@{home.java_options}"] if home.java_options.exists() else []),
         f"-Djava.io.tmpdir={home.path / 'tmp'}",
         # All messages are in the file; the console has only what other code prints.
         "-Dconsole.log.level=OFF",
@@ -55,7 +55,7 @@ def command(home: FlinkHome, role: str, log: Path, *arguments: str, classpath: S
         f"-Dlog.file={log}",
         f"-Dlog4j.configurationFile=file:{logging}",
         "-classpath",
-        ":".join([*map(str, jars), *classpath]),
+        ":".join([*map(str, home.jars), *classpath]),
         _CLASSES[role],
         *([] if role == "client" else ["--configDir", str(conf)]),
         *arguments,

@@ -5,6 +5,7 @@ import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import cv2
 import httpx
@@ -16,6 +17,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
+from tests.chaos.faults import kept_processes
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
@@ -50,11 +52,14 @@ def assert_answers_are_right(queue, count=64):
     ("engine", "mode", "parallelism"),
     [("openvino", "thread", 2), ("torch", "thread", 1), ("tensorflow", "thread", 1), ("torch", "process", 2)],
 )
-def test_every_engine_answers(models, started, engine, mode, parallelism):
+def test_every_engine_answers(models, started, cluster, engine, mode, parallelism):
     queue, _ = started(
         jobName=f"{engine}-{mode}", modelPath=models / engine, executionMode=mode, modelParallelism=parallelism
     )
     assert_answers_are_right(queue)
+    # The workers of process mode need it, and are processes of their own. A library of Java has a similar name.
+    for manager in kept_processes(cluster, "taskmanager"):
+        assert "/apache_beam/" not in Path(f"/proc/{manager}/maps").read_text()
 
 
 def test_two_jobs_share_a_cluster_and_stop_apart(models, started, cluster):

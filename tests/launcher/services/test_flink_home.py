@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cluster_serving.launcher.services import flink_cluster
-from cluster_serving.launcher.services.flink_home import FlinkHome, python_path
+from cluster_serving.launcher.services.flink_home import EMBEDDED_PYTHON, FlinkHome, python_path
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,12 +69,18 @@ def test_no_path_that_flink_gets_has_a_space(home):
     assert not any(sys.prefix in entry for entry in home.environment()["PYTHONPATH"].split(os.pathsep))
 
 
+def test_the_python_of_a_task_manager_imports_our_module_first(home):
+    first, *others = home.environment()["PYTHONPATH"].split(os.pathsep)
+    assert Path(first, "sitecustomize.py").exists()
+    assert first not in others
+
+
 def test_the_python_path_has_packages_and_neither_python_nor_the_current_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), "", "/does/not/exist", *sys.path])
+    monkeypatch.setattr(sys, "path", [str(tmp_path), "", "/does/not/exist", str(EMBEDDED_PYTHON), *sys.path])
     entries = python_path()
     assert sysconfig.get_path("purelib") in entries
-    assert not {str(tmp_path), "", "/does/not/exist", sysconfig.get_path("stdlib")} & set(entries)
+    assert not {str(tmp_path), "", "/does/not/exist", str(EMBEDDED_PYTHON), sysconfig.get_path("stdlib")} & set(entries)
 
 
 SCRIPT = """

@@ -1,0 +1,1 @@
+"""A folder for the PYTHONPATH of a TaskManager, whose thread mode embeds Python in the JVM."""

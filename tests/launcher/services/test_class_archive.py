@@ -1,0 +1,95 @@
+"""The archive of Flink's classes, with the Java and the Flink that are installed."""
+
+import fcntl
+import os
+import subprocess
+
+import pytest
+
+from cluster_serving.launcher.services import class_archive, flink_jvm, state
+from cluster_serving.launcher.services.flink_home import FlinkHome
+
+CLASS = "org.apache.flink.client.cli.CliFrontend"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A home whose JVM has listed its classes, of which the archive was made."""
+    folder = tmp_path_factory.mktemp("state with space")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(state.HOME, str(folder))
+        home = FlinkHome(folder / "flink-1")
+        home.prepare({})
+        class_archive.use(home)
+        assert "shared objects file" not in loaded(home, CLASS)
+        class_archive.make(home)
+        yield home
+
+
+@pytest.fixture
+def other(home):
+    """Another cluster of the same installation."""
+    other = FlinkHome(state.root() / "flink-2")
+    other.prepare({})
+    return other
+
+
+def loaded(home, name):
+    """Run Flink's client, and return the line that says from where it has loaded a class."""
+    command = flink_jvm.command(home, "client", home.logs / "client.log", "--version")
+    environment = home.environment() | {"JDK_JAVA_OPTIONS": "-Xlog:class+load"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert not [line for line in done.stderr.splitlines() if "JDK_JAVA_OPTIONS" not in line]
+    return next(line for line in done.stdout.splitlines() if f" {name} " in line)
+
+
+def archives():
+    return list((state.root() / "classes").glob("*.jsa"))
+
+
+def test_the_next_jvm_of_the_cluster_takes_its_classes_from_the_archive(home):
+    assert "shared objects file" in loaded(home, CLASS)
+    assert not list((home.path / "classes").iterdir())
+
+
+def test_another_cluster_of_the_installation_takes_the_same_archive(other):
+    class_archive.use(other)
+    assert "shared objects file" in loaded(other, CLASS)
+    assert len(archives()) == 1
+
+
+def test_another_class_path_needs_another_archive(other):
+    (other.path / "lib" / "another.jar").write_bytes(b"")
+    class_archive.use(other)
+    assert "DumpLoadedClassList" in other.java_options.read_text()
+
+
+def test_a_broken_archive_is_left_out_without_a_word(home):
+    (archive,) = archives()
+    whole = archive.with_suffix(".whole")
+    archive.rename(whole)
+    archive.write_bytes(whole.read_bytes()[:4096])
+    assert "shared objects file" not in loaded(home, CLASS)
+    whole.replace(archive)
+
+
+def test_two_processes_do_not_make_one_archive(other):
+    (other.path / "lib" / "another.jar").write_bytes(b"")
+    class_archive.use(other)
+    before = archives()
+    with (state.root() / "classes" / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        class_archive.make(other)
+    assert archives() == before
+
+
+def test_archives_of_installations_that_are_gone_are_removed(other):
+    folder = state.root() / "classes"
+    for age in range(1, 5):
+        (folder / f"old{age}.jsa").touch()
+        os.utime(folder / f"old{age}.jsa", (1000 - age, 1000 - age))
+    (other.path / "lib" / "another.jar").write_bytes(b"")
+    class_archive.use(other)
+    loaded(other, CLASS)
+    class_archive.make(other)
+    assert {path.stem for path in archives()} & {"old1", "old2", "old3", "old4"} == {"old1"}
