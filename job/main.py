@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -22,6 +23,7 @@ def main() -> None:
     """Submit the jobs of options files; a job that cannot be submitted keeps no other from it."""
     parser = argparse.ArgumentParser(prog="cluster_serving.job.main", description=main.__doc__)
     parser.add_argument("--options-file", type=Path, required=True, action="append", help="JSON of JobOptions")
+    parser.add_argument("--gateway", action="store_true", help="read the port of PyFlink's JVM from standard input")
     parser.add_argument("--with-jar", action="store_true", help="ship flink-python's jar, which the cluster lacks")
     given = parser.parse_args()
     jobs = [JobOptions.from_json(file.read_text("utf8")) for file in given.options_file]
@@ -34,6 +36,8 @@ def main() -> None:
 
     from cluster_serving.job.topology import build
 
+    if given.gateway:
+        os.environ["PYFLINK_GATEWAY_PORT"] = sys.stdin.readline().strip()
     failed = False
     with ThreadPoolExecutor(len(jobs)) as pool:
         prepared = {pool.submit(_prepare, options): options for options in jobs}

@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import flink_jvm, state
+from cluster_serving.launcher.services import flink_gateway, flink_jvm, state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services.process import (
@@ -169,7 +169,8 @@ class FlinkCluster:
     def _start(self) -> None:
         say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
-        self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
+        gateway = flink_gateway.settings(self.home, self.address, self.config.flink_options)
+        self._prepare({"rest.port": self.address.port, "jobmanager.rpc.port": _free_port(), **gateway})
         (self.home.path / "code").write_text(_code(), "utf8")
         # The TaskManager starts at once: it tries until the JobManager answers.
         self._spawn("jobmanager")
