@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cluster_serving.job.main import SUBMITTED
+from redis.exceptions import RedisError
+
+from cluster_serving.job.main import SUBMITTED, prepare
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_gateway, flink_jvm
@@ -21,7 +23,7 @@ from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings.addresses import Address
 
-_MODULE = "cluster_serving.job.main"
+_MODULE = "cluster_serving.job.program"
 
 MAIN = ("-pym", _MODULE)
 """The job's main program: a module instead of a file, whose folder would come first on sys.path."""
@@ -60,6 +62,10 @@ def submit_here(home: FlinkHome, address: Address, options: JobOptions, timeout:
         LaunchError: As for `submit`.
     """
     log = home.log_of(options.redis.job)
+    try:
+        prepare(options)
+    except RedisError as error:
+        raise LaunchError(f"the job was not accepted: {error}") from None
     with _files(home, [options.to_json()]) as files, flink_gateway.opened(home, address) as gateway:
         command = python_command(_MODULE, "--gateway", *files)
         output = _run(home, command, log, timeout, watch=gateway.check, niceness=_BACKGROUND, stdin=gateway.port)
