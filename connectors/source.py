@@ -9,9 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-from pyflink.common import Types, WatermarkStrategy
-from pyflink.datastream import DataStream, FlatMapFunction, RuntimeContext, StreamExecutionEnvironment
-from pyflink.datastream.connectors.number_seq import NumberSequenceSource
+from pyflink.datastream import FlatMapFunction, RuntimeContext
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.deadlines import Deadlines
@@ -349,9 +347,3 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
             return 0
         # If no request waits, the next ones are probably as many as the last time.
         return self._latest_share
-
-
-def from_redis(env: StreamExecutionEnvironment, source: RedisStreamsSource) -> DataStream:
-    """Return the stream of serialized entry batches that `source` reads, with one reader per slot."""
-    ticks = env.from_source(NumberSequenceSource(0, 2**62), WatermarkStrategy.no_watermarks(), "Tick")
-    return ticks.flat_map(source, output_type=Types.PRIMITIVE_ARRAY(Types.BYTE())).name(NAME)

@@ -1,33 +1,16 @@
 """The data path, top to bottom: source, key, window, inference, sink."""
 
-from pyflink.common import Configuration, Types
+from pyflink.common import Configuration, Types, WatermarkStrategy
 from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
+from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from pyflink.java_gateway import get_gateway
 
-from cluster_serving.connectors import sink
 from cluster_serving.connectors.entry_batch import slot_key
-from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot_keys import SlotKeys
-from cluster_serving.connectors.source import RedisStreamsSource, from_redis
-from cluster_serving.connectors.stages import shadow, tensorboard, traces
-from cluster_serving.connectors.stages.clients import Clients
-from cluster_serving.connectors.stages.expiry import Expiry
-from cluster_serving.connectors.stages.failures import Failures
-from cluster_serving.connectors.stages.payload_log import stage as payload_log
-from cluster_serving.connectors.stages.payloads import Payloads
-from cluster_serving.connectors.stages.routing import Routing
-from cluster_serving.connectors.stages.shadow import Mirror
-from cluster_serving.connectors.stages.stats import Counting, Stats
-from cluster_serving.job import inference, window
-from cluster_serving.job.inference import Inference
+from cluster_serving.job.deferred import Deferred
 from cluster_serving.job.options import MARK, NAME, JobOptions
-from cluster_serving.job.window import BatchingWindow
 
-READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
-"""Stages around the reads of a slot, in their order."""
-
-ANSWERING = (Failures, shadow.answers, payload_log.answers, Stats, traces.answers, tensorboard.answers)
-"""Stages around the writes of its answers, in their order. At the end `Stats` writes what those before it counted."""
+_OPERATORS = "cluster_serving.job.operators"
 
 _MAX_PARALLELISM = 1 << 12
 
@@ -37,29 +20,20 @@ def build(env: StreamExecutionEnvironment, options: JobOptions, with_jar: bool =
     env.configure(_configuration(options, with_jar))
     env.set_parallelism(options.model_parallelism)
     env.set_max_parallelism(_MAX_PARALLELISM)
-    source = RedisStreamsSource(
-        options.redis,
-        options.batch.max_batch_size,
-        _slot_keys(options.model_parallelism),
-        greedy=options.batch.greedy_batching,
-        process_mode=options.execution_mode == "process",
-        deadline_ms=options.request_deadline_ms,
-        slots=options.model_parallelism,
-        stages=READING,
-    )
+    text = options.to_json()
+    source = Deferred(f"{_OPERATORS}:source", text, _slot_keys(options.model_parallelism))
 
-    requests = from_redis(env, source)
+    ticks = env.from_source(NumberSequenceSource(0, 2**62), WatermarkStrategy.no_watermarks(), "Tick")
+    requests = ticks.flat_map(source, output_type=Types.PRIMITIVE_ARRAY(Types.BYTE())).name("Redis Streams source")
     slots = _key_in_place(requests)
     # PyFlink chains the next three into one operator, so batches pass between them as Python objects, not as bytes.
-    in_threads = options.execution_mode == "thread"
-    gathering = BatchingWindow(
-        options.batch, any_size=bool(options.model.padding), lingers=in_threads, generation=options.redis.name
-    )
-    batches = slots.process(gathering, output_type=Types.PICKLED_BYTE_ARRAY()).name(window.NAME)
+    batches = slots.process(Deferred(f"{_OPERATORS}:window", text), output_type=Types.PICKLED_BYTE_ARRAY())
+    batches.name("Batching window")
     # In one thread with the source, neither could work while the other waits.
     batches.start_new_chain()
-    answers = batches.flat_map(Inference(options), output_type=Types.PICKLED_BYTE_ARRAY()).name(inference.NAME)
-    answers.flat_map(RedisHashSink(options.redis, ANSWERING), output_type=Types.INT()).name(sink.NAME)
+    answers = batches.flat_map(Deferred(f"{_OPERATORS}:inference", text), output_type=Types.PICKLED_BYTE_ARRAY())
+    answers.name("Inference")
+    answers.flat_map(Deferred(f"{_OPERATORS}:sink", text), output_type=Types.INT()).name("Redis hash sink")
 
     # PyFlink adds a map for the key, which the Flink UI would show by an internal name.
     slots._j_data_stream.getTransformation().getInputs().get(0).setName("key_by")

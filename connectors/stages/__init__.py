@@ -1,1 +1,1 @@
-"""Stages: concerns around reading and answering, a file each; `job.topology` lists them in their order."""
+"""Stages: concerns around reading and answering, a file each; `job.operators` lists them in their order."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import class_archive, flink_jvm, state
+from cluster_serving.launcher.services import class_archive, flink_gateway, flink_jvm, state
 from cluster_serving.launcher.services.flink_home import PACKAGES, VERSION, FlinkHome, python_path
 from cluster_serving.launcher.services.flink_rest import FlinkRest, Overview
 from cluster_serving.launcher.services.process import (
@@ -174,7 +174,9 @@ class FlinkCluster:
     def _start(self) -> None:
         say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
-        self._prepare(_HEARTBEATS | {"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()})
+        gateway = flink_gateway.settings(self.home, self.address, self.config.flink_options)
+        ports = {"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()}
+        self._prepare(_HEARTBEATS | ports | gateway)
         (self.home.path / "code").write_text(_code(), "utf8")
         class_archive.use(self.home)
         # The TaskManager starts at once: it tries until the JobManager answers.

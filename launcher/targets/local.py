@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.services import flink_gateway
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.shipping.bundle import Bundle
@@ -30,6 +31,8 @@ class Local(FlinkCluster, Target):
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""
         say(f"Submitting job {options.redis.job}")
+        if self.is_ours and flink_gateway.exists(self.home):
+            return submission.submit_here(self.home, self.address, options, self.config.start_timeout)
         return self.run(
             submission.MAIN, options.submission, options.to_json(), self.brought(options), options.redis.job
         )

@@ -1,4 +1,4 @@
-"""Submission of jobs to Flink, with `flink run`."""
+"""Submission of jobs to Flink: with `flink run`, or through the gateway of a JobManager that was started here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cluster_serving.job.main import SUBMITTED
+from redis.exceptions import RedisError
+
+from cluster_serving.job.main import SUBMITTED, prepare
+from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import flink_jvm
+from cluster_serving.launcher.services import flink_gateway, flink_jvm
 from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.settings.addresses import Address
 
-MAIN = ("-pym", "cluster_serving.job.main")
+_MODULE = "cluster_serving.job.program"
+
+MAIN = ("-pym", _MODULE)
 """The job's main program: a module instead of a file, whose folder would come first on sys.path."""
 
 _BACKGROUND = 10
@@ -46,9 +52,24 @@ def submit(home: FlinkHome, command: Sequence[str], submission: str, options: st
             with the whole output.
     """
     ids, output = submit_all(home, command, [options], log, timeout, niceness=_BACKGROUND)
-    if not ids:
-        raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
-    return ids[submission]
+    return _one(ids, submission, output, log)
+
+
+def submit_here(home: FlinkHome, address: Address, options: JobOptions, timeout: float) -> str:
+    """Submit a job to a Flink that was started here, whose JobManager has a gateway (`flink_gateway`). Return its id.
+
+    Raises:
+        LaunchError: As for `submit`.
+    """
+    log = home.log_of(options.redis.job)
+    try:
+        prepare(options)
+    except RedisError as error:
+        raise LaunchError(f"the job was not accepted: {error}") from None
+    with _files(home, [options.to_json()]) as files, flink_gateway.opened(home, address) as gateway:
+        command = python_command(_MODULE, "--gateway", *files)
+        output = _run(home, command, log, timeout, watch=gateway.check, niceness=_BACKGROUND, stdin=gateway.port)
+    return _one(_accepted(output), options.submission, output, log)
 
 
 def submit_all(
@@ -64,18 +85,35 @@ def submit_all(
     Raises:
         LaunchError: If the run does not end within `timeout` seconds.
     """
-    home.logs.mkdir(parents=True, exist_ok=True)
+    with _files(home, options) as files:
+        output = run(home, ["run", "-d", *command, *files], log, timeout, niceness=niceness)
+    return _accepted(output), output
+
+
+@contextlib.contextmanager
+def _files(home: FlinkHome, options: Iterable[str]) -> Iterator[list[str]]:
+    """Provide the arguments that name files with these options, of which each is JSON."""
+    arguments: list[str] = []
     with contextlib.ExitStack() as files:
-        arguments = ["run", "-d", *command]
         for text in options:
             # The options may hold a password, and all users can see a command line.
             file = files.enter_context(tempfile.NamedTemporaryFile("w", encoding="utf8", suffix=".json", dir=home.work))
             file.write(text)
             file.flush()
             arguments += ["--options-file", file.name]
-        output = run(home, arguments, log, timeout, niceness=niceness)
+        yield arguments
+
+
+def _accepted(output: str) -> dict[str, str]:
+    """Return the ids of the jobs that Flink has accepted, by their submissions."""
     accepted = [json.loads(line) for line in output.splitlines() if line.startswith(f'{{"{SUBMITTED}"')]
-    return {job[SUBMITTED]: job["id"] for job in accepted}, output
+    return {job[SUBMITTED]: job["id"] for job in accepted}
+
+
+def _one(ids: Mapping[str, str], submission: str, output: str, log: Path) -> str:
+    if not ids:
+        raise LaunchError(f"the job was not accepted: {cause(output)} (output: {log})")
+    return ids[submission]
 
 
 def run(
@@ -97,16 +135,30 @@ def run(
     """
     client_log = home.logs / "flink-client.log"
     command = flink_jvm.command(home, "client", client_log, *arguments, classpath=classpath)
+    return _run(home, command, log, timeout, environment, watch, niceness)
+
+
+def _run(
+    home: FlinkHome,
+    command: Sequence[str],
+    log: Path,
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
+    watch: Callable[[], None] = lambda: None,
+    niceness: int = 0,
+    stdin: int = subprocess.DEVNULL,
+) -> str:
+    """Run a program that submits jobs; see `run`."""
     deadline = time.monotonic() + timeout
     log.parent.mkdir(parents=True, exist_ok=True)
     # In a session of its own: all its processes end together, and Ctrl-C ends only this command, which undoes the rest.
     with (
         log.open("wb") as output,
-        subprocess.Popen(  # noqa: S603 - Flink's own program, no shell
+        subprocess.Popen(  # noqa: S603 - a program of Flink or ours, no shell
             command,
             cwd=home.work,
             env=home.environment() | dict(environment or {}),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -14,7 +14,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stages import routing
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.job.topology import READING
+from cluster_serving.job.operators import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANARY, CANDIDATE, RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import GROUP, JobKeys

@@ -8,6 +8,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.chaos.faults import kept_processes
 from tests.support.fixtures.handled import write
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
@@ -88,6 +89,11 @@ def test_a_job_of_the_same_name_is_not_started_twice(cluster, started, tmp_path)
     assert time.monotonic() - before < 30
 
 
+def is_gateway(process):
+    """What waits in the JobManager for the end of a submission."""
+    return any("/gateway-" in word for word in process.cmdline())
+
+
 @pytest.mark.parametrize(("number", "moment"), [(signal.SIGTERM, "submitted"), (signal.SIGINT, "taken by Flink")])
 def test_a_start_that_is_ended_leaves_no_job(cluster, tmp_path, number, moment):
     model_zoo.save_openvino_digits(tmp_path)
@@ -96,7 +102,8 @@ def test_a_start_that_is_ended_leaves_no_job(cluster, tmp_path, number, moment):
         assert any(line.startswith("Submitting") for line in process.stdout)
         if moment == "taken by Flink":
             # It hears neither that Flink has taken the job nor that the job is ready.
-            wait_until(lambda: any("run" in child.cmdline() for child in psutil.Process(process.pid).children()))
+            (jobmanager,) = kept_processes(cluster, "jobmanager")
+            wait_until(lambda: any(map(is_gateway, psutil.Process(jobmanager).children())), 60)
             process.send_signal(signal.SIGSTOP)
             wait_until(lambda: cluster.state_of(name))
         process.send_signal(number)

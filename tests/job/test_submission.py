@@ -13,6 +13,7 @@ from pyflink.fn_execution import flink_fn_execution_pb2
 
 import cluster_serving.job.topology
 
+assert not {"redis", "cluster_serving.job.operators", "cluster_serving.job.models"} & set(sys.modules)
 print(flink_fn_execution_pb2.UserDefinedDataStreamFunction.KEYED_PROCESS, "apache_beam" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -110,7 +110,7 @@ import sys
 from cluster_serving.client import AsyncInputQueue, InputQueue
 from cluster_serving.client.trace import begin
 from cluster_serving.frontend import app
-from cluster_serving.job import topology
+from cluster_serving.job import operators, topology
 from cluster_serving.protocol.tracing import tracer
 assert tracer("service") is None and begin("job") is None
 assert not [name for name in sys.modules if name.startswith("opentelemetry")]

@@ -9,7 +9,7 @@ from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.stages.base import AnswerStage, Stage
 from cluster_serving.connectors.stream import StreamReader, create_groups
-from cluster_serving.job.topology import READING
+from cluster_serving.job.operators import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import GROUP, JobKeys

@@ -13,7 +13,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.stages.base import AnswerStage
 from cluster_serving.connectors.stages.payload_log import stage
-from cluster_serving.job.topology import ANSWERING
+from cluster_serving.job.operators import ANSWERING
 from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import NATIVE, Entry

@@ -54,7 +54,7 @@ def test_the_unpacked_interpreter_uses_nothing_of_this_machine_but_its_c_library
 
 def test_the_unpacked_interpreter_runs_the_job(unpacked):
     code = (
-        "import cluster_serving.job.topology as job, cluster_serving.embed.flink_score as score\n"
+        "import cluster_serving.job.operators as job, cluster_serving.embed.flink_score as score\n"
         "import pyflink, cv2, redis, pyarrow\n"
         "print(job.__file__, score.__file__, cv2.__file__, sep='\\n')"
     )

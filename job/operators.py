@@ -1,0 +1,57 @@
+"""The functions of the data path, each made from the options of its job where it runs."""
+
+from cluster_serving.connectors.sink import RedisHashSink
+from cluster_serving.connectors.slot_keys import SlotKeys
+from cluster_serving.connectors.source import RedisStreamsSource
+from cluster_serving.connectors.stages import shadow, tensorboard, traces
+from cluster_serving.connectors.stages.clients import Clients
+from cluster_serving.connectors.stages.expiry import Expiry
+from cluster_serving.connectors.stages.failures import Failures
+from cluster_serving.connectors.stages.payload_log import stage as payload_log
+from cluster_serving.connectors.stages.payloads import Payloads
+from cluster_serving.connectors.stages.routing import Routing
+from cluster_serving.connectors.stages.shadow import Mirror
+from cluster_serving.connectors.stages.stats import Counting, Stats
+from cluster_serving.job.inference import Inference
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.window import BatchingWindow
+
+__all__ = ["ANSWERING", "READING", "inference", "sink", "source", "window"]
+
+READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
+"""Stages around the reads of a slot, in their order."""
+
+ANSWERING = (Failures, shadow.answers, payload_log.answers, Stats, traces.answers, tensorboard.answers)
+"""Stages around the writes of its answers, in their order. At the end `Stats` writes what those before it counted."""
+
+
+def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource:
+    """Return the source of a job, whose options are the JSON `text`."""
+    options = JobOptions.from_json(text)
+    return RedisStreamsSource(
+        options.redis,
+        options.batch.max_batch_size,
+        slot_keys,
+        greedy=options.batch.greedy_batching,
+        process_mode=options.execution_mode == "process",
+        deadline_ms=options.request_deadline_ms,
+        slots=options.model_parallelism,
+        stages=READING,
+    )
+
+
+def window(text: str) -> BatchingWindow:
+    """Return the window, which gathers requests."""
+    options = JobOptions.from_json(text)
+    any_size, in_threads = bool(options.model.padding), options.execution_mode == "thread"
+    return BatchingWindow(options.batch, any_size=any_size, lingers=in_threads, generation=options.redis.name)
+
+
+def inference(text: str) -> Inference:
+    """Return the function around the model."""
+    return Inference(JobOptions.from_json(text))
+
+
+def sink(text: str) -> RedisHashSink:
+    """Return the sink of the answers."""
+    return RedisHashSink(JobOptions.from_json(text).redis, ANSWERING)
