@@ -19,7 +19,7 @@ from cluster_serving.job.handlers.generated import Generated, Writer
 from cluster_serving.job.handlers.handled import HandledModel
 from cluster_serving.job.handlers.records import named
 from cluster_serving.job.images import read_size
-from cluster_serving.job.models import HANDLER, check
+from cluster_serving.job.models import HANDLER, check, load_lock
 from cluster_serving.job.models.base import StartedRecord, TensorSpec
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
@@ -95,13 +95,19 @@ class Predictor:
         self._post_processing = post_processing
         self._already_batched = batch.input_already_batched
         kind: type[Servable] = ServedModel
-        load: Callable[[], Servable] = partial(ServedModel, options, secret, self._counts)
-        if check(options).format == HANDLER:
+        make: Callable[[], Servable] = partial(ServedModel, options, secret, self._counts)
+        format = check(options).format
+        if format == HANDLER:
             kind = HandledModel
-            load = partial(HandledModel, options, secret, image, batch.max_batch_size, job, version, self._counts)
+            make = partial(HandledModel, options, secret, image, batch.max_batch_size, job, version, self._counts)
         if image.record_key is not None:
             encryption.prepare(image.record_key)
         self._encoding = kind.encoding(post_processing, locate(options.path))
+
+        def load() -> Servable:
+            with load_lock.held(format.lock, options):
+                return make()
+
         timeout = options.inference_timeout_s
         self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
         self._generated = Generated(self._call, self._encoding) if self.servable.generates else None

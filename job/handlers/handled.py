@@ -23,7 +23,7 @@ from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.metrics import HandlerMetrics
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
 from cluster_serving.job.handlers.running import Running, run
-from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, served
+from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, load_lock, served
 from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.devices import device_of_handler
@@ -224,12 +224,13 @@ class HandledModel(Servable):
                     pooling=pooling,
                     normalize=normalize,
                 )
-            engine = load_engine(files, options)
-            try:
-                self._engines[files.paths] = _engine(engine, files, options)
-            except BaseException:
-                engine.close()
-                raise
+            with load_lock.held(files.format.lock, options):
+                engine = load_engine(files, options)
+                try:
+                    self._engines[files.paths] = _engine(engine, files, options)
+                except BaseException:
+                    engine.close()
+                    raise
         return self._engines[files.paths]
 
     def _choose_device(self) -> str:

@@ -21,7 +21,8 @@ _MAX_LISTED = 20
 HANDLER_FILE = "handler.py"
 """Module of a model folder with code around the model (`job.handlers`)."""
 
-HANDLER = Format("Python handler", "", "numpy", ((HANDLER_FILE,),))
+# Of the libraries that a handler calls, nothing is known.
+HANDLER = Format("Python handler", "", "numpy", ((HANDLER_FILE,),), lock="Python handler")
 """A folder that a handler serves, with any number of models."""
 
 

@@ -35,6 +35,8 @@ class Format:
         requirement: Requirement that installs the engine; filled in with the extra or the distribution of the entry
             point.
         yields: True if files of other purposes have such names, too: another model in the folder comes first.
+        lock: Name of the lock that is held while a model is loaded and called for the first time, as the engine cannot
+            do that in two threads of a process. Formats may share a lock. Empty for an engine that can.
     """
 
     engine: str
@@ -45,6 +47,7 @@ class Format:
     devices: str = ""
     requirement: str = ""
     yields: bool = False
+    lock: str = ""
 
     def __str__(self) -> str:
         return f"{self.engine}: {' and '.join(' or '.join(patterns) for patterns in self.parts)}"
@@ -91,7 +94,15 @@ TENSORFLOW = (
 )
 TORCH = (
     Format("TorchScript", ".torch.script:load", "torch", (("*.pt", "*.pth"),), devices=_OF_TORCH),
-    Format("torch.export", ".torch.exported:ExportedProgram", "torch", (("*.pt2",),), devices=_OF_TORCH),
+    Format(
+        "torch.export",
+        ".torch.exported:ExportedProgram",
+        "torch",
+        (("*.pt2",),),
+        devices=_OF_TORCH,
+        # Its deserializer is a global variable: of eight loads at once, seven failed (PyTorch 2.13).
+        lock="torch.export",
+    ),
 )
 ONNX = Format("ONNX Runtime", ".onnx:OnnxModel", "onnxruntime", (("*.onnx",),), devices=".onnx:devices")
 CAFFE = Format("Caffe", ".caffe:CaffeModel", "cv2", (("*.prototxt",), ("*.caffemodel",)))
