@@ -160,7 +160,8 @@ def test_a_command_that_is_killed_in_the_middle_of_a_change_leaves_the_job_as_it
     with Load(cluster, job) as load:
         with cluster.running("cluster-serving-restart", cluster.folder / job) as restart:
             wait_until(lambda: len(generations_of(cluster_db, job).all) == 2, 60)
-            # A second change is refused while the first one is under way.
+            # A second change is refused while the first one is under way, which has to last.
+            restart.send_signal(signal.SIGSTOP)
             second = cli("update", folder=job)
             assert second.returncode == 1 and "is being changed by" in second.stderr.replace("\n", " "), second.stderr
             restart.kill()
