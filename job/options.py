@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.protocol.encryption import RecordKey
+from cluster_serving.protocol.record_key import RecordKey
 
 __all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
 

@@ -7,9 +7,7 @@ clients that died in between (`connectors.stages.payloads`).
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import stat
 import time
 import uuid
@@ -21,14 +19,13 @@ from redis.exceptions import ConnectionError, TimeoutError
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestTooLarge
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.payload_names import is_folder, is_payload
 from cluster_serving.protocol.scripts import FIND_PAYLOAD_FOLDER, Call, Procedure
 from cluster_serving.protocol.tensors import Encoded, Inputs
 
 MIN_BYTES = 1 << 16
 """Smaller inputs go through Redis, which costs no more."""
 
-_FOLDER = re.compile(r"payloads-[0-9a-f]{16}-[0-9a-f]{32}")
-_FILE = re.compile(rb"[0-9a-f]{32}")
 _CACHE_S = 5.0
 # Part of the file system that stays free, since the data of Redis may be in the same file system.
 _RESERVE = 0.1
@@ -44,7 +41,7 @@ class PayloadFolder:
     @classmethod
     def local(cls, path: bytes | None) -> PayloadFolder | None:
         """Return the folder at a path from a job, if it is on this machine and the job can read files written there."""
-        if not path or not _FOLDER.fullmatch(os.fsdecode(os.path.basename(path))):
+        if not path or not is_folder(os.fsdecode(os.path.basename(path))):
             return None
         if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             return None
@@ -91,7 +88,7 @@ class PayloadFolder:
 
     def locate(self, name: bytes) -> bytes:
         """Return the path of a file; refuse a name that no client gives a file."""
-        if not _FILE.fullmatch(name):
+        if not is_payload(os.fsdecode(name)):
             raise InvalidInput(f"field 'data_file' is {name[:64]!r}; expected 32 hexadecimal digits")
         return os.path.join(os.fsencode(self.path), name)
 
@@ -130,19 +127,6 @@ def is_large(inputs: Inputs) -> bool:
     if isinstance(inputs, Encoded):
         return len(inputs.data) >= MIN_BYTES
     return sum(len(x.data) if isinstance(x, Image) else getattr(x, "nbytes", 0) for x in inputs.values()) >= MIN_BYTES
-
-
-def folder_name(job: str, token: str) -> str:
-    """Return the name of a job's folder, on a machine that 32 random hexadecimal digits (`token`) identify.
-
-    `job` has also the address of Redis, since jobs of equal names may have their folders in the same place.
-    """
-    return f"payloads-{hashlib.sha256(job.encode()).hexdigest()[:16]}-{token}"
-
-
-def is_payload(name: str) -> bool:
-    """Return True for a name that clients give files."""
-    return _FILE.fullmatch(os.fsencode(name)) is not None
 
 
 def discard(folder: bytes, name: bytes) -> None:

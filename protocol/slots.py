@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import as_text
 from cluster_serving.protocol.versions import FIRST
+
+if TYPE_CHECKING:
+    import numpy as np
 
 HEARTBEAT_S = 3.0
 """Seconds between two heartbeats of a slot, which are in the field `<index>:beat` of the hash."""
@@ -50,6 +51,9 @@ class TensorSpec:
     @property
     def numpy_dtype(self) -> np.dtype[Any] | None:
         """The dtype of numbers; None for strings, or if unknown."""
+        # Commands read the reports of slots, and need no NumPy.
+        import numpy as np
+
         return None if self.dtype in ("", "str") else np.dtype(self.dtype)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster_serving.protocol import filters
-from cluster_serving.protocol.encryption import RecordKey, published_key
+from cluster_serving.protocol.record_key import RecordKey, published_key
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

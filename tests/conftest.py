@@ -8,7 +8,7 @@ import redis
 from hypothesis import settings
 
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
-from cluster_serving.protocol.payload_files import folder_name
+from cluster_serving.protocol.payload_names import folder_name
 from tests.support.fixtures import markers
 from tests.support.fixtures.cluster import running
 from tests.support.fixtures.echo import Consumer

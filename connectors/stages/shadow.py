@@ -18,12 +18,13 @@ from cluster_serving.connectors.backlog import Backlog
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot import Slot
 from cluster_serving.connectors.stages.base import AnswerStage, Stage
-from cluster_serving.protocol.comparison import LATENCY_US, MOST_EXAMPLES, Tally
+from cluster_serving.protocol.comparison import MOST_EXAMPLES
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import is_in_trial
 from cluster_serving.protocol.keys import JobKeys, to_bytes
 from cluster_serving.protocol.results import to_fields
 from cluster_serving.protocol.scripts import COPY, KEEP, TALLY, Argument, Call, call, fetch_call, fields_of, flat
+from cluster_serving.protocol.tally import LATENCY_US, Tally
 
 MOST_COPIES = 1000
 """Most copies that wait for a shadow."""

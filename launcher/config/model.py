@@ -16,7 +16,7 @@ from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import targets
 from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion
 from cluster_serving.protocol import failover, filters
-from cluster_serving.protocol.encryption import RecordKey
+from cluster_serving.protocol.record_key import RecordKey
 from cluster_serving.protocol.redis_url import HINT
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
 from cluster_serving.settings.model import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.protocol.payload_files import folder_name, is_payload
+from cluster_serving.protocol.payload_names import folder_name, is_payload
 from cluster_serving.settings.addresses import Address
 
 

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
-from cluster_serving.protocol.encryption import RecordKey
+from cluster_serving.protocol.record_key import RecordKey
 
 OPTIONS = JobOptions(
     submission="start-1",

@@ -12,9 +12,10 @@ from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.sparse import MAX_DENSE_ELEMENTS
-from cluster_serving.protocol.encryption import RecordKey, encrypt
+from cluster_serving.protocol.encryption import encrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor
+from cluster_serving.protocol.record_key import RecordKey
 
 VECTOR = TensorSpec("x", "float32", (None, 3))
 PNG = Image(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes())

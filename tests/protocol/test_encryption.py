@@ -8,9 +8,10 @@ import os
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cluster_serving.protocol.encryption import RecordKey, decrypt, encrypt, prepare, published_key
+from cluster_serving.protocol.encryption import decrypt, encrypt, prepare
 from cluster_serving.protocol.errors import EngineMissing, InvalidInput
 from cluster_serving.protocol.inputs import Image
+from cluster_serving.protocol.record_key import RecordKey, published_key
 
 
 def sealed_by_the_original(content, bits=128, secret=b"secret", salt=b"salt"):

@@ -8,7 +8,7 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
 from cluster_serving.launcher.config.model import with_targets
 from cluster_serving.protocol import cgroup
-from cluster_serving.protocol.encryption import RecordKey, published_key
+from cluster_serving.protocol.record_key import RecordKey, published_key
 from cluster_serving.settings.errors import SettingsError
 
 ROOT = Path(__file__).parents[3]

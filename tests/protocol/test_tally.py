@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cluster_serving.protocol import columns
-from cluster_serving.protocol.comparison import LATENCY_US, Tally, difference
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result, mark_json, to_fields
+from cluster_serving.protocol.tally import LATENCY_US, Tally, difference
 
 
 def fields(*outputs, names="yz", native=True):
