@@ -8,8 +8,9 @@ from contextvars import Context
 from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.protocol import leases
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.leases import LEASE, LeaseQueue, claimed
+from cluster_serving.protocol.leases import LeaseQueue, claimed
 from cluster_serving.protocol.scripts import Call, call_async
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class LeasedWork:
     async def add(self, job: str, item: str, content: bytes) -> None:
         """Queue an item, and begin with it if this process has room."""
         has_room = len(self._held) < self._most
-        await self.call(job, self._queue_of(job).put(item, content, LEASE if has_room else 0, new=True))
+        await self.call(job, self._queue_of(job).put(item, content, leases.LEASE if has_room else 0, new=True))
         if has_room:
             self._hold(job, item, content)
 

@@ -32,8 +32,9 @@ class LeaseQueue(NamedTuple):
         """Return the call that sets content and time of an item; one that is not new must still be there."""
         return Call(PUT_LEASES, self[:2], [round(1000 * seconds), "new" if new else "", item, content])
 
-    def renew(self, items: Iterable[str], seconds: float = LEASE) -> Call:
-        """Return the call that hides items for some seconds from now on."""
+    def renew(self, items: Iterable[str], seconds: float | None = None) -> Call:
+        """Return the call that hides items for some seconds from now on; by default, for a lease."""
+        seconds = LEASE if seconds is None else seconds
         pairs = [part for item in items for part in (item, "")]
         return Call(PUT_LEASES, self[:2], [round(1000 * seconds), "", *pairs])
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.payload_names import folder_name
-from tests.support.fixtures import markers
+from tests.support.fixtures import markers, trust_store
 from tests.support.fixtures.cluster import running
 from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.redis_server import RedisServer
@@ -17,6 +17,8 @@ from tests.support.fixtures.redis_server import RedisServer
 # A slow machine is no failure.
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
+
+trust_store.read_once()
 
 
 def pytest_addoption(parser):

@@ -2,7 +2,11 @@
 
 import pytest
 
-from tests.support.fixtures import markers
+from cluster_serving.launcher.shipping import environment
+from tests.support.fixtures import front_end, markers
+from tests.support.fixtures.cluster import run
+from tests.support.fixtures.redis_server import RedisServer
+from tests.support.programs.shell import shell_problem
 
 FILE = "tests/job/models/test_engines.py::test_it"
 
@@ -29,3 +33,21 @@ def test_the_time_of_fast_tests_is_that_of_tests_with_no_marker_of_the_others():
         )
 
     assert markers.fast_seconds([report(1.5), report(2, "parametrize"), report(40, "flink"), "no report"]) == 3.5
+
+
+def test_a_test_starts_a_process_if_it_or_a_function_of_the_tests_that_it_names_does():
+    def through_a_module():
+        front_end.launched(None, "job")
+
+    def through_a_class():
+        RedisServer("folder")
+
+    def through_a_service():
+        environment.ensure({"job"})
+
+    def not_at_all():
+        shell_problem("echo")
+        front_end.accepts("http://localhost")
+
+    starting = (run, through_a_module, through_a_class, through_a_service)
+    assert [markers.starts_process(each) for each in (*starting, not_at_all)] == [True] * 4 + [False]

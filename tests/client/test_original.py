@@ -211,7 +211,7 @@ class FrontEnd(BaseHTTPRequestHandler):
 
 def test_predict_asks_the_front_end_if_there_is_one():
     with HTTPServer(("127.0.0.1", 0), FrontEnd) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             queue = original.InputQueue(sync=True, frontend_url=f"http://127.0.0.1:{server.server_port}")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, subscription
-from cluster_serving.protocol import dedicated
+from cluster_serving.protocol import dedicated, reconnecting
 from cluster_serving.protocol.connection import connect, connect_async
 from tests.support.fixtures.stalling import StallingProxy
 
 pytestmark = pytest.mark.usefixtures("echo")
 
-IDLE = 0.3
+IDLE = 0.2
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,8 @@ def _without_rechecks(monkeypatch):
     """Only the check of a silent connection may notice that it is dead."""
     monkeypatch.setattr(subscription, "RECHECK", 3600.0)
     monkeypatch.setattr(dedicated, "_TRUSTED_S", IDLE)
+    for module in (dedicated, reconnecting):
+        monkeypatch.setattr(module, "CHECK_TIMEOUT", IDLE)
 
 
 @pytest.fixture

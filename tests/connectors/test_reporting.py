@@ -229,7 +229,7 @@ def test_counters_that_came_first_do_not_keep_lost_generations_away(db, job, mon
 
 def test_a_redis_that_loses_its_data_again_and_again_keeps_the_reports_of_two_generations_apart(db, job, monkeypatch):
     """Whatever a slot was writing at that moment."""
-    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.005)
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.002)
 
     def submissions():
         return [[report.submission for report in read_reports(db.hgetall(JobKeys(job).slots(n)))] for n in (None, 5)]
@@ -237,7 +237,7 @@ def test_a_redis_that_loses_its_data_again_and_again_keeps_the_reports_of_two_ge
     with canary(db, job) as (reporters, _):
         for number in range(2000):
             db.delete(JobKeys(job).generations, JobKeys(job).slots(), JobKeys(job).slots(5))
-            time.sleep(number % 10 / 1000)
+            time.sleep(number % 10 / 2500)
         wait_until(lambda: submissions() == [["start-1"], ["start-2"]])
         assert all(reporter._thread.is_alive() for reporter in reporters)
 

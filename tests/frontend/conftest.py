@@ -6,7 +6,7 @@ import grpc
 import httpx
 import pytest
 
-from cluster_serving.frontend import arguments
+from cluster_serving.frontend import arguments, leased_work
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
@@ -58,6 +58,12 @@ def serve(redis_server, job):
     for front in running:
         with suppress(RuntimeError):
             front.stop()
+
+
+@pytest.fixture
+def quick_turns(monkeypatch):
+    """Front ends look at queued work ten times a second."""
+    monkeypatch.setattr(leased_work, "TURN", 0.1)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 
+from cluster_serving.frontend import leased_work
 from cluster_serving.frontend.api.openai import batch_lines
 from cluster_serving.frontend.api.openai.batch_lines import Line
 from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of, queued
@@ -15,7 +16,7 @@ from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import FileNotFound, ModelNotReady, Overloaded, unexpected
-from cluster_serving.frontend.leased_work import TURN, LeasedWork
+from cluster_serving.frontend.leased_work import LeasedWork
 from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server import failures
 from cluster_serving.frontend.server.http.responses import dumps
@@ -97,11 +98,11 @@ class BatchRunner:
         work, turns = asyncio.ensure_future(in_window(answers, _AT_ONCE)), 0
         try:
             while not work.done() and time.time() < batch["expires_at"]:
-                await asyncio.wait({work}, timeout=TURN)
+                await asyncio.wait({work}, timeout=leased_work.TURN)
                 if await self._store.is_cancelled(batch["id"]):
                     break
                 turns = turns + 1 if waits and all(waits.values()) else 0
-                if turns * TURN >= _PATIENCE:
+                if turns * leased_work.TURN >= _PATIENCE:
                     return False
             if work.done():
                 work.result()
@@ -145,7 +146,7 @@ class BatchRunner:
                     status, body = 200, await self._body(batch, line)
             except _LATER as error:
                 waits[index] = isinstance(error, ModelNotReady)
-                await asyncio.sleep(TURN)
+                await asyncio.sleep(leased_work.TURN)
                 continue
             except ServingError as error:
                 status, body = error.http_status, dumps(error_body(error))
@@ -165,7 +166,7 @@ class BatchRunner:
             with suppress(RedisUnavailable):
                 size = await self._store.add_answer(batch_id, index, written, is_good)
                 continue
-            await asyncio.sleep(TURN)
+            await asyncio.sleep(leased_work.TURN)
         most = self._front.options.max_file_bytes
         if size > most:
             raise RequestTooLarge(f"the answers have more than {most} bytes (maxFileBytes); split the file")

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from cluster_serving.frontend import leased_work
 from cluster_serving.frontend.api.requests.callback import Receivers, Refused
 from cluster_serving.frontend.api.requests.store import KEPT, RequestStore, StoredResult, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import RequestNotFound
-from cluster_serving.frontend.leased_work import TURN, LeasedWork
+from cluster_serving.frontend.leased_work import LeasedWork
 from cluster_serving.protocol.callbacks import Callback, queue_of
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class Delivery:
         host = callback.url.split("/", 3)[:3][-1]
         place = self._posting_to.setdefault(host, asyncio.Semaphore(_MOST_POSTED_TO_ONE))
         if place.locked() and self._is_crowded:
-            await self._work.call(job, queue_of(job).renew([callback.id], TURN))
+            await self._work.call(job, queue_of(job).renew([callback.id], leased_work.TURN))
             return
         try:
             results = [] if callback.body else await self._results(callback)
@@ -85,7 +86,7 @@ class Delivery:
             await self._give_up(job, callback, str(error))
             return
         if results is None:
-            await self._work.call(job, queue_of(job).renew([callback.id], TURN))
+            await self._work.call(job, queue_of(job).renew([callback.id], leased_work.TURN))
             return
         async with place, self._posting:
             written = await self._write(Ticket.read(callback.id), results, callback.model) if results else b""

@@ -2,11 +2,14 @@
 
 import asyncio
 import gc
+import logging
 import socket
 import ssl
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import uvicorn
@@ -17,6 +20,8 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import tls
 from cluster_serving.frontend.server.fast.protocol import drain, is_any_new, limited
 from cluster_serving.protocol import tensors
+
+log = logging.getLogger(__name__)
 
 _NEW = 1.0
 """Seconds in which a new connection brings its first request."""
@@ -30,6 +35,12 @@ _COLLECT_EVERY = 10_000
 _LOOK_EVERY = 0.5
 """Seconds between two looks at the connections that are left."""
 
+_LAST_LOOKS_EVERY = 0.01
+"""Seconds between two looks at the requests that are left when the server ends."""
+
+_DATE_EVERY = 1.0
+"""Seconds between two updates of the header Date."""
+
 
 class AppServer(Server):
     """Serves an application over the connections that it is given; answers all accepted requests before it ends.
@@ -42,6 +53,10 @@ class AppServer(Server):
     Attributes:
         tls: Context of connections with TLS; None if there are none.
     """
+
+    # Before the first event loop runs, nothing waits for the exit.
+    _should_exit = False
+    _wake: Callable[[], object] | None = None
 
     def __init__(self, app: ASGIApp, options: HttpOptions, stopping: Callable[[], None]) -> None:
         self._protocols = limited(options, self.closed)
@@ -58,12 +73,22 @@ class AppServer(Server):
                 # Nothing asks for the address of a client.
                 proxy_headers=False,
                 timeout_keep_alive=options.keep_alive_timeout,
-                timeout_graceful_shutdown=options.shutdown_timeout,
             )
         )
         self.tls = tls.server_context(options) if options.https_enabled else None
         self._stopping = stopping
         self._arriving: set[asyncio.Task[object]] = set()
+
+    @property
+    def should_exit(self) -> bool:
+        """True if the server is to end. It begins at once, from any thread and from handlers of signals."""
+        return self._should_exit
+
+    @should_exit.setter
+    def should_exit(self, value: bool) -> None:
+        self._should_exit = value
+        if value and self._wake is not None:
+            self._wake()
 
     @property
     def connections(self) -> int:
@@ -85,6 +110,15 @@ class AppServer(Server):
 
     def closed(self) -> None:
         """Note that a connection has ended; called for each."""
+
+    async def main_loop(self) -> None:
+        """Serve until the server is to end. The loop of uvicorn would look ten times a second."""
+        exit_ = asyncio.Event()
+        self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, exit_.set)
+        while not await self.on_tick(0):
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(exit_.wait(), _DATE_EVERY)
+        self._wake = None
 
     def drain(self, leaving: bool) -> None:
         """Let all further answers ask their clients to close the connection; if it is leaving, be not ready either."""
@@ -112,10 +146,26 @@ class AppServer(Server):
         while self._arriving or is_any_new(self.server_state.connections):
             if time.monotonic() > new_until:
                 break
-            await asyncio.sleep(0.01)
-        self.config.timeout_graceful_shutdown = timeout
-        # The last step is the end of the lifespan, which waits for gRPC and closes the front end.
-        await super().shutdown()
+            await asyncio.sleep(_LAST_LOOKS_EVERY)
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._answer_last(timeout)
+        if not self.force_exit:
+            # It waits for gRPC, and closes the front end.
+            await self.lifespan.shutdown()
+
+    async def _answer_last(self, timeout: int) -> None:
+        """Wait for the end of the connections and their requests; cancel those that take longer than some seconds."""
+        state, until = self.server_state, time.monotonic() + timeout
+        while (state.connections or state.tasks) and not self.force_exit:
+            if time.monotonic() > until:
+                log.error("%d requests are cancelled: they take longer than shutdownTimeout", len(state.tasks))
+                for task in state.tasks:
+                    task.cancel(msg="the front end ends")
+                break
+            await asyncio.sleep(_LAST_LOOKS_EVERY)
 
     def _arrived(self, task: asyncio.Task[object]) -> None:
         self._arriving.discard(task)

@@ -8,6 +8,7 @@ import redis
 from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.stages import stats
 from cluster_serving.connectors.stages.stats import Counting, Stats
 from cluster_serving.protocol import metrics
 from cluster_serving.protocol.counts import Counts
@@ -22,8 +23,9 @@ from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture
-def writer(redis_server, db, job):
-    """Starts writers; each slot has one."""
+def writer(redis_server, db, job, monkeypatch):
+    """Starts writers; each slot has one, which writes ten times a second."""
+    monkeypatch.setattr(stats, "_INTERVAL", 0.1)
     clients, writers = [], []
 
     def start(slot=0, **options):
@@ -118,7 +120,7 @@ def test_totals_that_redis_does_not_take_are_written_later(writer, db, job):
     slot = writer()
     db.set(JobKeys(job).stats(), "no hash")
     slot.answered(batch(2), 0)
-    time.sleep(1.5)  # The writer tries once a second.
+    time.sleep(0.3)  # The writer tries ten times a second.
     db.delete(JobKeys(job).stats(), JobKeys(job).stats(1))
     slot.answered(batch(3), 0)
     wait_until(lambda: read(db, job).requests == 5)

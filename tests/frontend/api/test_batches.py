@@ -15,12 +15,14 @@ from cluster_serving.frontend.api.openai import batch_lines, batch_runner, batch
 from cluster_serving.frontend.api.openai.multipart import Part, parts
 from cluster_serving.frontend.caller import origin, set_caller
 from cluster_serving.frontend.server.admission.keys import new_key
+from cluster_serving.protocol import leases
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.leases import LEASE
 from tests.support.fixtures.front_end import launched
 from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
 from tests.support.fixtures.waiting import wait_until
+
+pytestmark = pytest.mark.usefixtures("quick_turns")
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "openai.md"
 ENDS = ("completed", "failed", "expired", "cancelled")
@@ -195,9 +197,11 @@ def test_another_front_end_completes_the_batch_of_one_that_was_killed(redis_serv
     assert [row["response"]["body"]["choices"][0]["text"] for row in found] == [text.upper() for text in texts]
 
 
-def test_a_batch_that_takes_longer_than_its_lease_is_computed_once(redis_server, db, job, serve, tmp_path):
+def test_a_batch_that_takes_longer_than_its_lease_is_computed_once(redis_server, db, job, serve, tmp_path, monkeypatch):
+    lease = 2.0
+    monkeypatch.setattr(leases, "LEASE", lease)
     content = lines("/v1/completions", [{"model": job, "prompt": "a"}] * 50)
-    slower = SLOW.replace("0.05", str(1.5 * LEASE / 50))
+    slower = SLOW.replace("0.05", str(1.5 * lease / 50))
     with generating(redis_server.port, job, tmp_path, slower, most=1), client(serve().url) as ask:
         serve()
         assert counts(finished(ask, begin(ask, "/v1/completions", content))) == (50, 50, 0)
@@ -207,7 +211,7 @@ def test_a_batch_that_takes_longer_than_its_lease_is_computed_once(redis_server,
 def test_batches_whose_model_is_not_ready_leave_room(redis_server, report, job, ask, tmp_path, monkeypatch):
     report(state="loading", engine="")
     for name in ("_PATIENCE", "_PAUSE"):
-        monkeypatch.setattr(batch_runner, name, 1)
+        monkeypatch.setattr(batch_runner, name, 0.3)
     content = lines("/v1/completions", [{"model": job, "prompt": "a"}])
     waiting = [begin(ask, "/v1/completions", content) for _ in range(5)]
     assert finished(ask, begin(ask, "/v1/completions", b"{}")).status == "failed"

@@ -33,6 +33,8 @@ from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.front_end import launched
 from tests.support.fixtures.waiting import wait_until
 
+pytestmark = pytest.mark.usefixtures("quick_turns")
+
 INSTANCES = [{"x": [1, 2]}, {"x": [3, 4]}]
 PREDICTIONS = [{"value": [1, 2]}, {"value": [3, 4]}]
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
@@ -65,7 +67,7 @@ def receiver():
         receiver.posts, receiver.statuses = [], [204]
         receiver.place = f"127.0.0.1:{receiver.server_port}"
         receiver.url = f"http://{receiver.place}/done"
-        thread = threading.Thread(target=receiver.serve_forever)
+        thread = threading.Thread(target=receiver.serve_forever, args=(0.01,))
         thread.start()
         yield receiver
         receiver.shutdown()
@@ -257,10 +259,10 @@ def test_a_receiver_that_is_slow_in_small_steps_has_refused(serve, letters, rece
         with suppress(OSError):
             for _ in range(100):
                 handler.wfile.write(b"H")
-                time.sleep(0.1)
+                time.sleep(0.05)
 
     monkeypatch.setattr(Receiver, "do_POST", dribble)
-    monkeypatch.setattr(callback_module, "_TIMEOUT", 1.0)
+    monkeypatch.setattr(callback_module, "_TIMEOUT", 0.3)
     monkeypatch.setattr(delivery, "PAUSES", ())
     submit(serve(f"--callbackHosts={receiver.place}").url, callback=receiver.url)
     _, letter = only(letters)

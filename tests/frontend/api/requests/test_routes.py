@@ -8,6 +8,7 @@ import pytest
 
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.frontend.api.requests import routes
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result
@@ -149,7 +150,8 @@ def test_what_cannot_be_queued_is_refused_and_nothing_is(serve, db, job, body, s
 
 
 @pytest.mark.usefixtures("vectors")
-def test_events_of_a_cancelled_request_end_with_an_error(serve):
+def test_events_of_a_cancelled_request_end_with_an_error(serve, monkeypatch):
+    monkeypatch.setattr(routes, "_CHECK_EVERY", 0.5)
     place = submit(serve().url)
     with httpx.stream("GET", f"{place}/events", timeout=60) as response:
         assert httpx.delete(place).status_code == 204

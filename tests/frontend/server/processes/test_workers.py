@@ -146,6 +146,8 @@ def test_a_worker_that_is_started_again_has_the_options_of_the_first_process(lau
     file.write_text("http:\n  maxInstances: wrong\n")
     for worker in launched.workers:
         worker.kill()
+        # Until the first process has taken note, it gives connections to a worker that is dead.
+        worker.wait(30)
     body = json.dumps({"instances": [{"x": [1, 2]}] * 2}).encode()
 
     def refusals():
