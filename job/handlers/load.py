@@ -60,8 +60,10 @@ class Code:
     def close(self) -> None:
         """Forget the modules of the model folder."""
         if self._package:
-            for name in [name for name in sys.modules if f"{name}.".startswith(f"{self._package}.")]:
-                del sys.modules[name]
+            # A copy, made at once: other slots import modules meanwhile.
+            for name in list(sys.modules):
+                if f"{name}.".startswith(f"{self._package}."):
+                    del sys.modules[name]
 
 
 def _class_of(module: ModuleType, name: str, module_name: str) -> type:
