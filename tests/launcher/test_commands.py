@@ -1,10 +1,11 @@
-"""The own_cluster, run as a user runs them, on a Redis and a Flink that they start."""
+"""The commands, run as a user runs them, on a Redis and a Flink that they start."""
 
 import http.server
 import json
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import threading
 from collections import Counter
@@ -23,8 +24,7 @@ from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import preflight, restart
-from cluster_serving.launcher.services import flink_cluster
-from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.targets import submission
 from cluster_serving.protocol.keys import JobKeys
@@ -79,7 +79,7 @@ def test_a_folder_without_exactly_one_model_stops_the_start_before_anything_runs
     assert ran.returncode == 1
     assert expected in ran.stderr
     assert len(ran.stderr.splitlines()) == 1
-    assert not own_cluster.state.exists()
+    assert not own_cluster.services
 
 
 def test_a_flink_port_that_something_else_uses_is_named_with_its_setting(own_cluster, model):
@@ -209,11 +209,15 @@ def test_a_job_from_its_start_to_its_stop(cluster, model, tmp_path, monkeypatch)
         cluster.running("cluster-serving-restart", config.parent) as restarting,
     ):
         assert any(line.startswith("Submitting") for line in restarting.stdout)
-        waited = cluster.run("cluster-serving-start", "-c", config)
+        # So that it does not end before the other command looks.
+        restarting.send_signal(signal.SIGSTOP)
+        with cluster.starting(**settings) as waiting:
+            expected = f"Waiting for 'cluster-serving-restart' (process {restarting.pid} on"
+            assert any(line.startswith(expected) for line in waiting.stdout)
+            restarting.send_signal(signal.SIGCONT)
+            assert "job cycle is RUNNING already" in waiting.stdout.read()
         assert "Ready" in restarting.stdout.read()
         assert restarting.wait(60) == 0
-    assert re.search(r"Waiting for 'cluster-serving-restart' \(process \d+ on", waited.stdout)
-    assert "job cycle is RUNNING already" in waited.stderr
     # Requests that came meanwhile have waited.
     assert not refused
 
@@ -250,12 +254,19 @@ def test_a_model_that_cannot_be_loaded_fails_the_start_with_its_cause(cluster, m
     assert re.search(rf"^broken: OpenVINO cannot load .* \(log: {re.escape(str(log))}\)$", listed, re.MULTILINE)
 
 
-def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluster, model, monkeypatch):
+@pytest.fixture
+def home(cluster, monkeypatch):
+    """Folder of a Flink that runs."""
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.folder / "state"))
+    flink = FlinkCluster(config_file.read(cluster.config(modelPath="model")))
+    flink.ensure()
+    return flink.home
+
+
+def test_a_job_that_flink_does_not_take_shows_the_error_and_not_the_trace(cluster, model, home):
     address = Address("127.0.0.1", cluster.flink_port)
     options = JobOptions("start-1", ModelOptions(str(model)), RedisOptions("redis://localhost:1", "refused"))
     with pytest.raises(LaunchError) as error:
-        home = FlinkHome(flink_cluster.folder(address))
         log = home.logs / "submission-refused.log"
         command = [*submission.on_this_machine(home, address), *submission.MAIN]
         submission.submit(home, command, options.submission, options.to_json(), log, timeout=60)
@@ -276,9 +287,7 @@ env.execute_async("other")
 """
 
 
-def test_other_jobs_of_the_cluster_are_left_alone(cluster, tmp_path, monkeypatch):
-    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(cluster.folder / "state"))
-    home = FlinkHome(flink_cluster.folder(Address("127.0.0.1", cluster.flink_port)))
+def test_other_jobs_of_the_cluster_are_left_alone(cluster, tmp_path, home):
     (tmp_path / "other.py").write_text(OTHER)
     command = [home.path / "bin" / "flink", "run", "-d", "-pyclientexec", home.python, "-py", tmp_path / "other.py"]
     submitted = subprocess.run(command, env=home.environment(), cwd=home.work, capture_output=True, text=True)

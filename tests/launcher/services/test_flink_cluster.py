@@ -88,7 +88,7 @@ def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own
     assert ended.returncode == 0
     for expected in ("Stopping job first", "Stopping job second", "Stopped Flink", "Stopped Redis", "removed its data"):
         assert expected in ended.stdout
-    assert {path.name for path in own_cluster.state.glob("*/*")} == {"log", "redis.log"}
+    assert {path.name for path in own_cluster.state.glob("*-*/*")} == {"log", "redis.log"}
 
 
 def _listed(own_cluster, config):
