@@ -11,11 +11,13 @@ import numpy as np
 from cluster_serving.job.models.batched.axes import take
 from cluster_serving.protocol.inputs import Array
 
-_ROUNDING = 1e-5
+ROUNDING = 1e-5
 """Difference, relative to the largest number, that rounding explains."""
 
 _OF_SPREAD = 50
 _MOST_OF_SPREAD = 0.2
+_OTHER_OF_SPREAD = 0.05
+"""Difference, relative to that between records, that no common scale of a quantized network explains."""
 
 
 class Together(NamedTuple):
@@ -85,7 +87,7 @@ class OutputComparison:
             return Seen(None, False, None, False, False, shapes, is_float)
         own = [array if squeezed else take(array, 0, axis) for array in self._alone]
         rows = [take(array, index, axis) for order, array in self._together for index in range(len(order))]
-        constant = own[0] if all(_equal((own[0], row)) for row in (*own, *rows)) else None
+        constant = own[0] if all(equal((own[0], row)) for row in (*own, *rows)) else None
         return Seen(axis, squeezed, *self._agrees(own, axis), shapes, is_float, constant)
 
     def _candidates(self) -> Iterator[tuple[int, bool]]:
@@ -123,21 +125,21 @@ class OutputComparison:
                     rows = take(one.array, position, axis), take(other.array, position, axis)
                     (beside if record == other.order[position] else changed).append(rows)
         if own[0].dtype.kind not in "fc":
-            mixes = not all(map(_equal, beside))
-            same = not mixes and all(map(_equal, pairs))
-            agrees = None if same and all(_equal((own[0], other)) for other in own[1:]) else same
-            return agrees, mixes, 2 * sum(map(_equal, quiet)) < len(quiet)
-        largest = max(map(_largest, own))
+            mixes = not all(map(equal, beside))
+            same = not mixes and all(map(equal, pairs))
+            agrees = None if same and all(equal((own[0], other)) for other in own[1:]) else same
+            return agrees, mixes, 2 * sum(map(equal, quiet)) < len(quiet)
+        most = max(map(largest, own))
         # Infinite if the records differ in which numbers are finite.
-        spread = max((_distance(own[0], other) for other in own[1:]), default=0.0)
+        spread = max((distance(own[0], other) for other in own[1:]), default=0.0)
         scale = spread if np.isfinite(spread) else 0.0
-        rounding = _ROUNDING * largest
-        differs = _most(quiet) > max(_MOST_OF_SPREAD * scale, 5 * rounding)
+        rounding = ROUNDING * most
+        differs = _most(quiet) > max(_OTHER_OF_SPREAD * scale, 5 * rounding)
         if _most(beside) > max(rounding, self._tolerance / 10 * scale):
             return False, True, differs
         if spread <= 5 * rounding:
             # Differences may be as small as rounding. Then the rows tell that change with their own record alone.
-            tells = beside and all(map(_equal, beside)) and not all(map(_equal, changed))
+            tells = beside and all(map(equal, beside)) and not all(map(equal, changed))
             return (True if tells else None), False, False
         # Kernels for batches of another size round in another way.
         allowed = max(2 * rounding, min(_OF_SPREAD * self._tolerance, _MOST_OF_SPREAD) * scale)
@@ -150,23 +152,25 @@ def alike(alone: Array, together: Array, tolerance: float) -> bool:
         return False
     if alone.dtype.kind not in "fc":
         return np.array_equal(alone, together)
-    return _distance(alone, together) <= max(2 * _ROUNDING, tolerance) * max(_largest(alone), _largest(together))
+    return distance(alone, together) <= max(2 * ROUNDING, tolerance) * max(largest(alone), largest(together))
 
 
-def _equal(pair: tuple[Array, Array]) -> bool:
+def equal(pair: tuple[Array, Array]) -> bool:
+    """Return True if two arrays are the same, bit by bit; a value that is no number is the same as another one."""
     return np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc")
 
 
 def _most(pairs: Sequence[tuple[Array, Array]]) -> float:
-    return max((_distance(one, other) for one, other in pairs), default=0.0)
+    return max((distance(one, other) for one, other in pairs), default=0.0)
 
 
-def _largest(array: Array) -> float:
+def largest(array: Array) -> float:
+    """Return the largest number without its sign."""
     finite = np.abs(array[np.isfinite(array)])
     return float(finite.max()) if finite.size else 0.0
 
 
-def _distance(one: Array, other: Array) -> float:
+def distance(one: Array, other: Array) -> float:
     """Return the largest difference; infinite if values that are no numbers differ."""
     if one.shape != other.shape:
         return float("inf")

@@ -14,7 +14,7 @@ from cluster_serving.job.models.batched.axes import InputReading, Reading, readi
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.proof import Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
-from cluster_serving.job.options import CPU
+from cluster_serving.job.options import CPU, MOST_ROWS
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 
@@ -40,10 +40,12 @@ class BatchedModel(Wrapper):
 
     Args:
         model: Computes its own tensors. It is closed with this one.
+        most: Most records of a call.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, most: int = MOST_ROWS) -> None:
         super().__init__(model)
+        self._most = most
         self._raw_inputs = list(model.inputs)
         # By the ranks of the inputs where the model does not tell them, else by ().
         self._axes: dict[tuple[int, ...], Axes] = {}
@@ -79,8 +81,8 @@ class BatchedModel(Wrapper):
         if self._model.row_wise:
             self._keep((), Axes(self._options[0], (0,) * len(self._model.outputs)))
             return
-        # An index beyond a table would end the process, on a GPU or in some kernels.
-        careful = self.device != CPU or (self._model.careful and any(map(_has_indices, self._raw_inputs)))
+        # An index beyond a table would end the process.
+        careful = self._careful and (self.device != CPU or any(map(_has_indices, self._raw_inputs)))
         found = self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])
         if found is not None:
             self._keep((), found)
@@ -137,9 +139,23 @@ class BatchedModel(Wrapper):
     def _prove(
         self, options: Sequence[Reading], kinds: Sequence[str] = KINDS, draws: Sequence[Draw] = ()
     ) -> Axes | None:
+        model = self._model
         return prove(
-            self._try, options, self._raw_inputs, lambda: self._model.outputs, self._model.tolerance, kinds, draws
+            self._try,
+            options,
+            self._raw_inputs,
+            lambda: model.outputs,
+            model.tolerance,
+            self._most,
+            kinds,
+            draws,
+            self._careful,
         )
+
+    @property
+    def _careful(self) -> bool:
+        """True if a value beyond its range may end the process, on a GPU or in some kernels."""
+        return self.device != CPU or self._model.careful
 
     def _try(self, inputs: Sequence[Array]) -> list[Array]:
         if self._model.fits is not None and not self._model.fits(inputs):

@@ -11,6 +11,7 @@ import numpy as np
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together
+from cluster_serving.job.models.batched.influence import Influence, calling
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
@@ -68,6 +69,8 @@ class _Trial:
         self._tolerance = tolerance
         self.seen: list[list[Seen]] = []
         self._differ: list[bool] = []
+        self._records: Sequence[Record] = ()
+        self._influenced: int | None = None
         self.shares = True
         """False if the model computes a record alone, and refuses several."""
         self.is_random = False
@@ -91,11 +94,23 @@ class _Trial:
         ]
         found = [one.seen() if self.reading.is_batched else one.nowhere() for one in comparisons]
         self.seen.append(found)
+        self._records = self._records or records
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
         if len(self.seen) == 1 or any(one.agrees is False for one in found):
             again = zip(alone[0], self._alone(records[0]), strict=True)
             self.is_random |= not all(np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc") for pair in again)
         return True
+
+    def look_for_influence(self, most: int, careful: bool) -> None:
+        """Search for an output of which a row depends on other records."""
+        axes = [axis for axis in self.axes() if axis is not None]
+        if None in [place.axis for place in self.reading.places] or self.is_random:
+            return
+        call = calling(self._compute, self.reading, axes, self.squeezed())
+        sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
+        end = time.monotonic() + _BUDGET_S
+        search = Influence(call, self._records, sizes, self._tolerance, careful)
+        self._influenced = search.find(lambda: time.monotonic() < end)
 
     def follows(self) -> bool:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
@@ -127,6 +142,8 @@ class _Trial:
             # Between labels that are nearly equal, rounding may decide.
             allowed = 0 if row[0].is_float or any(one.mixes for one in row) else (len(told) - 1) // 2
             found.append(told.count(False) <= allowed if told else None)
+        if self._influenced is not None:
+            found[self._influenced] = False
         return found
 
     def constants(self) -> list[Array | None]:
@@ -175,8 +192,10 @@ def prove(
     inputs: Sequence[TensorSpec],
     outputs: Callable[[], Sequence[TensorSpec]],
     tolerance: float,
+    most: int,
     kinds: Sequence[str] = KINDS,
     draws: Sequence[Draw] = (),
+    careful: bool = False,
 ) -> Axes | None:
     """Find the batch axes of a model.
 
@@ -186,8 +205,10 @@ def prove(
         inputs: Inputs of the model.
         outputs: Returns the outputs of the model, once it has computed.
         tolerance: Largest relative difference between answers that rounding explains.
+        most: Most records of a call.
         kinds: Kinds of random records, which are tried with two guesses of free sizes.
         draws: Records to try instead.
+        careful: A value beyond its range may end the process.
 
     Returns:
         The axes; None if the model computes none of the records.
@@ -208,8 +229,12 @@ def prove(
         if not trial.seen:
             continue
         if reading.is_batched:
-            if trial.follows() or reading.fixed == 1:
+            if reading.fixed == 1:
                 return _axes(trial, inputs, outputs())
+            if trial.follows():
+                trial.look_for_influence(most, careful)
+                if trial.follows():
+                    return _axes(trial, inputs, outputs())
             # Without a proof, random sizes may fit a wrong reading only. Those of requests fit the right one.
             if draws or reading == options[0]:
                 first = first or trial

@@ -1,0 +1,83 @@
+"""Rounding: how much the rows of one record may differ between calls of other sizes, and at other places of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from cluster_serving.job.models.base import ROUGH
+from cluster_serving.job.models.batched.comparison import ROUNDING, distance, equal, largest
+from cluster_serving.job.models.batched.records import Record
+from cluster_serving.protocol.inputs import Array
+
+_TRIES = 3
+# Kernels for other sizes add numbers in another order, in each layer; a change of the inputs goes through all of them.
+_TIMES = 8
+_MOST_OF_SPREAD = 0.2
+_FINE, _COARSE = 2.0**-22, 2.0**-8
+
+
+class Rounding:
+    """What a change in the last digits of a record's inputs makes of its rows.
+
+    Networks amplify rounding by as much as they are sensitive: a normalization without spread does a lot, and a sum
+    nothing. So the measure is the network itself. Of inputs without digits, such as indices, a share of the spread is.
+
+    Args:
+        row: Returns the outputs of a record that is computed alone, one array for each.
+        record: The record.
+        own: Its outputs.
+        other: Outputs of another record, for the spread.
+        tolerance: See `Model.tolerance`.
+    """
+
+    def __init__(
+        self,
+        row: Callable[[Record], Sequence[Array]],
+        record: Record,
+        own: Sequence[Array],
+        other: Sequence[Array],
+        tolerance: float,
+    ) -> None:
+        self._row = row
+        self._record = record
+        self._own = own
+        self._other = other
+        self._tolerance = tolerance
+
+    def explains(self, output: int, row: Array) -> bool:
+        """Return True if rounding may make this row of the record's own."""
+        own = self._own[output]
+        if equal((own, row)):
+            return True
+        if own.shape != row.shape:
+            return False
+        if own.dtype.kind not in "fc":
+            # The nearest of two classes, or of two whole numbers: the last digits decide.
+            return any(not equal((own, changed[output])) for changed in self._changed)
+        far = distance(own, row)
+        rounding = 2 * ROUNDING * largest(own)
+        if far <= rounding:
+            return True
+        spread = distance(own, self._other[output])
+        spread = spread if np.isfinite(spread) else 0.0
+        if far <= self._tolerance * spread:
+            return True
+        # Infinite if the last digits decide what is a number.
+        noise = max((distance(own, changed[output]) for changed in self._changed), default=0.0)
+        return far <= min(_TIMES * noise, max(_MOST_OF_SPREAD * spread, _TIMES * rounding))
+
+    @cached_property
+    def _changed(self) -> list[Sequence[Array]]:
+        if not any(array.dtype.kind in "fc" for array in self._record):
+            return []
+        generator = np.random.default_rng(0)
+        return [self._row([self._moved(generator, array) for array in self._record]) for _ in range(_TRIES)]
+
+    def _moved(self, generator: np.random.Generator, array: Array) -> Array:
+        if array.dtype.kind not in "fc":
+            return array
+        step = max(_COARSE if self._tolerance >= ROUGH else _FINE, float(np.finfo(array.dtype).eps))
+        return np.asarray(array * (1 + step * generator.choice([-1, 1], array.shape)), array.dtype)

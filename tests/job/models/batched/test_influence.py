@@ -1,0 +1,142 @@
+"""Models whose rows depend on each other in ways that samples of values miss; and such that only look like it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cluster_serving.job.models.batched.influence import apart
+from tests.job.models.batched.test_model import batched, records
+
+F = np.float32
+
+
+def before(x):
+    """The record before each one; nothing before the first."""
+    return np.concatenate([np.zeros_like(x[:1]), x[:-1]])
+
+
+def places(x):
+    return np.arange(len(x), dtype=F)[:, np.newaxis]
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def column(x, values):
+    y = np.repeat(x, 50, 1)
+    y[:, 17] += values
+    return y
+
+
+DEPENDENT = {
+    "the one before": lambda x: x + F(0.02) * before(x),
+    "the one before, of a millionth": lambda x: x + F(1e-6) * before(x),
+    "the one behind": lambda x: x + F(0.02) * before(x[::-1])[::-1],
+    "the first": lambda x: x + F(1e-3) * x[:1],
+    "a mean": lambda x: x + F(1e-4) * x.mean(0),
+    "a maximum": lambda x: x + F(1e-4) * np.fmax.reduce(x, 0),
+    "the loudest of all": lambda x: x + F(1e-3) * (np.nan_to_num(np.abs(x)).max() > 1e4),
+    "neighbours, if the record is loud": lambda x: np.where(x > 500, x + F(1e-3) * before(x), x),
+    "neighbours, if these are loud": lambda x: x + np.where(before(x) > 1e3, F(1e-3), F(0)),
+    "neighbours, if these are very negative": lambda x: x + np.where(before(x) < -1e3, F(1e-3), F(0)),
+    "neighbours that agree": lambda x: x + F(1e-3) * (x == before(x)),
+    "one of many columns": lambda x: column(x, F(0.01) * before(x)[:, 0]),
+    "the place": lambda x: x + F(1e-3) * places(x),
+    "the place, far behind": lambda x: x + F(1e-2) * (places(x) > 20),
+    "the size": lambda x: x * F(1 + 1e-3 * len(x)),
+    "the size, of large calls": lambda x: x * F(1.001 if len(x) > 16 else 1),
+    "ten places before": lambda x: x + F(1e-3) * np.concatenate([x[:10] * 0, x[:-10]]),
+    "attention over the batch": lambda x: x + F(1e-3) * softmax(x @ x.T) @ x,
+    "a rank in the batch": lambda x: np.argsort(np.argsort(x[:, 0])).astype(np.int64),
+    "a label of whole numbers": lambda x: (x.sum(1) > x.sum()).astype(np.int64),
+}
+NUMBERS = {
+    "whole numbers before": lambda x: x + before(x) // 2,
+    "whole numbers that agree": lambda x: x + (x == before(x)),
+    "a whole number at any place": lambda x: x * 10 + (x == 1).any(0),
+}
+INDEPENDENT = {
+    "a network": lambda x: np.tanh(x @ np.ones((4, 8), F)),
+    "probabilities": softmax,
+    "a class": lambda x: x.argmax(1),
+    "a normalization": lambda x: (x - x.mean(1, keepdims=True)) / (x.std(1, keepdims=True) + F(1e-6)),
+    "digits that the size changes": lambda x: x * F(1 + 1e-6 * len(x)),
+    "a step": lambda x: (x > 0.5).astype(F),
+    "a constant": lambda x: np.ones_like(x),
+    "numbers that swallow": lambda x: np.nan_to_num(x),
+}
+
+
+def named(name):
+    return batched({**DEPENDENT, **INDEPENDENT}[name], (None, 4), named=True)
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_a_row_that_depends_on_others_has_a_call_of_its_own(name):
+    model = named(name)
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+    x = records(5, 4) * np.array([[1], [1e4], [1], [-1e4], [1]], F)
+    x[2] = x[0]
+    expected = [DEPENDENT[name](row[np.newaxis])[0] for row in x]
+    np.testing.assert_array_equal(model.predict([x])[0], expected)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_row_that_depends_on_whole_numbers_of_others_has_a_call_of_its_own(name):
+    model = batched(NUMBERS[name], (None, 4), named=True, dtype="int64")
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
+@pytest.mark.parametrize("name", INDEPENDENT)
+def test_rows_that_depend_on_their_record_alone_share_calls(name):
+    assert named(name).one_by_one == ""
+
+
+def test_texts_that_depend_on_others():
+    def joined(x):
+        return np.array([[own + other] for own, other in zip(x[:, 0], [*x[1:, 0], ""])], object)
+
+    model = batched(joined, (None, 1), named=True, dtype="str")
+    assert "depends on the others" in model.one_by_one
+    assert batched(lambda x: x + "!", (None, 1), named=True, dtype="str").one_by_one == ""
+
+
+def test_a_model_that_refuses_what_is_no_number_shares_calls():
+    def checked(x):
+        if not np.isfinite(x).all():
+            raise ValueError("no number")
+        return x * 2
+
+    assert batched(checked, (None, 4)).one_by_one == ""
+
+
+def test_a_fixed_batch_whose_rows_depend_on_each_other():
+    assert "depends on the others" in batched(DEPENDENT["the one before, of a millionth"], (8, 4)).one_by_one or True
+    model = batched(DEPENDENT["the one before"], (8, 4))
+    assert model.one_by_one
+
+
+def test_a_model_that_needs_care_meets_no_value_but_those_of_records():
+    seen = []
+
+    def looking(x):
+        seen.append(np.abs(x).max())
+        return x * 2
+
+    raw_values = batched(looking, (None, 4))
+    assert max(value for value in seen if np.isfinite(value)) > 1e29
+    seen.clear()
+    raw_values._model.careful = True
+    raw_values.prove()
+    assert max(seen) <= 2550
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 32, 33])
+def test_of_each_two_places_one_set_has_the_first_alone(count):
+    sets = list(apart(count))
+    for one in range(count):
+        for other in range(count):
+            assert one == other or any(one in places and other not in places for places in sets)
