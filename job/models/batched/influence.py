@@ -17,6 +17,7 @@ import numpy as np
 
 from cluster_serving.job.models.batched.axes import Reading, take
 from cluster_serving.job.models.batched.comparison import distance, equal
+from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.records import Record
 from cluster_serving.job.models.batched.rounding import Rounding
 from cluster_serving.protocol.errors import InferenceFailed
@@ -105,11 +106,12 @@ class Influence:
         size = min(size, max(self._most, self._plan[0][0]))
         records = [base.at(place) for place in range(size)]
         began = time.monotonic()
-        before = self._call(records)
+        with Growth() as growth:
+            before = self._call(records)
         if self._most == sys.maxsize:
             took = max(time.monotonic() - began, 1e-9) / size
             each = max(1, sum(array.nbytes for array in before) // size + sum(array.nbytes for array in records[0]))
-            self._most = min(int(_MOST_CALL_S / took), _MOST_BYTES // each)
+            self._most = min(int(_MOST_CALL_S / took), _MOST_BYTES // each, limit() * size // max(1, growth.bytes))
         found = self._misplaced(base, before)
         if found is not None:
             return found

@@ -12,7 +12,7 @@ from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.axes import InputReading, Reading, readings, take
 from cluster_serving.job.models.batched.comparison import alike
-from cluster_serving.job.models.batched.proof import Axes, Draw, prove, without
+from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU, MOST_ROWS
 from cluster_serving.protocol.errors import InferenceFailed
@@ -127,10 +127,15 @@ class BatchedModel(Wrapper):
             name = self._model.outputs[index].name
             self._doubt(ranks, replace(axes, problem=f"the sizes of output {name!r} follow the data", constants=()))
             return self._alone(ranks, inputs, count)
-        changed = [
-            index for index, row in enumerate(axes.constants) if row is not None and (outputs[index] != row).any()
-        ]
-        return self._compare(ranks, inputs, outputs, changed) if changed and count > 1 else outputs
+        if not axes.constants or count == 1:
+            return outputs
+        constants = [(index, row) for index, row in enumerate(axes.constants) if row is not None]
+        if any(outputs[index].shape[1:] != row.shape for index, row in constants):
+            # What was the same for records of one size tells nothing about those of another.
+            self._keep(ranks, replace(axes, problem=UNPROVEN, certain=False, constants=()))
+            return self.predict(inputs)
+        changed = [index for index, row in constants if (outputs[index] != row).any()]
+        return self._compare(ranks, inputs, outputs, changed) if changed else outputs
 
     def start(self, record: Sequence[Array]) -> StartedRecord:
         """See `Model.start`."""

@@ -11,6 +11,7 @@ import numpy as np
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together
+from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.influence import Influence, calling
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.protocol.errors import InferenceFailed
@@ -30,6 +31,9 @@ UNPROVEN = "no request has proven yet that records may share a call"
 
 _MOST_S = 3.0
 """Seconds after which no further reading is tried."""
+
+_TOGETHER_MOST = 4
+"""Calls together, and what is around them, take so many times the memory of a record alone."""
 
 _SURE = 3
 """Number of draws that a model has to compute before a record is taken for whole tensors."""
@@ -70,6 +74,9 @@ class _Trial:
         self.seen: list[list[Seen]] = []
         self._differ: list[bool] = []
         self._records: Sequence[Record] = ()
+        self._limit = limit()
+        self.grown = 0
+        """Most bytes by which memory grew while a record was computed alone."""
         self._influenced: int | None = None
         self.shares = True
         """False if the model computes a record alone, and refuses several."""
@@ -79,7 +86,12 @@ class _Trial:
     def add(self, records: Sequence[Record]) -> bool:
         """Compute a draw; return False if the model refuses its records, which proves nothing."""
         try:
-            alone = [self._alone(record) for record in records[:3]]
+            with Growth() as growth:
+                alone = [self._alone(records[0])]
+            self.grown = max(self.grown, growth.bytes)
+            if self.grown > self._limit // _TOGETHER_MOST:
+                return False
+            alone += [self._alone(record) for record in records[1:3]]
         except InferenceFailed:
             return False
         calls = self._calls(records)
@@ -111,6 +123,12 @@ class _Trial:
         end = time.monotonic() + _BUDGET_S
         search = Influence(call, self._records, sizes, self._tolerance, careful)
         self._influenced = search.find(lambda: time.monotonic() < end)
+
+    def has_room(self, times: float) -> bool:
+        """Return True if the memory has room for records of so many times the size."""
+        # The memory of a table of distances, or of attention, grows with the square of the elements.
+        free = max(place.record.count(None) for place in self.reading.places)
+        return self.grown * _TOGETHER_MOST * times ** (2 * free) <= self._limit
 
     def follows(self) -> bool:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
@@ -152,8 +170,11 @@ class _Trial:
         found: list[Array | None] = []
         for row in zip(*draws, strict=True):
             first = row[0].constant
-            same = first is not None and all(
-                one.constant is not None and np.array_equal(first, one.constant) for one in row
+            # Rows without a value are those of any model.
+            same = (
+                first is not None
+                and bool(first.size)
+                and all(one.constant is not None and np.array_equal(first, one.constant) for one in row)
             )
             found.append(first if same else None)
         return found or [None] * len(self.seen[0])
@@ -248,8 +269,13 @@ def _try_random(
     trial: _Trial, inputs: Sequence[TensorSpec], kinds: Sequence[str], has_time: Callable[[], bool]
 ) -> None:
     guesses = 0
+    before = 1
     for size in sizes(trial.reading):
         made = 0
+        if size is not None:
+            if not trial.has_room(max(1, size / before)):
+                return
+            before = size
         for kind in kinds:
             if kind == SIGNED and made and trial.tells_all():
                 continue

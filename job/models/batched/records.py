@@ -18,7 +18,7 @@ Models that take numbers often fail on negative ones, which a signed record may 
 """
 
 # Never 1, 2 or 3, which are the sizes of the batches.
-_SIZES = (8, 24, 64, 224, 1024, 16000)
+_SIZES = (8, 24, 64, 224, 1024, 4096)
 _IMAGE_SIZES = (64, 96, 224, 24, 640)
 _MOST_ELEMENTS = 2e6
 

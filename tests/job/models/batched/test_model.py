@@ -71,12 +71,6 @@ def test_rows_that_depend_on_each_other_are_a_record_where_no_name_says_otherwis
     assert str(model.inputs[0]) == "x0: float32[?, ?, 4]"
 
 
-def test_rounding_that_depends_on_the_size_of_the_batch_proves_nothing():
-    """As of kernels for other sizes, which a normalization without spread amplifies."""
-    model = batched(lambda x: x * np.float32(1 + 0.01 * len(x)), (None, 4))
-    assert model.one_by_one == ""
-
-
 def test_a_scale_of_the_whole_batch_is_a_dependence():
     """As of dynamic quantization: small, and only if a record has larger numbers than the others."""
     model = batched(lambda x: np.round(x / np.abs(x).max() * 127) / 127 * np.abs(x).max(), (None, 64))
@@ -145,6 +139,17 @@ def test_constant_outputs_share_calls_while_they_are_constant():
     assert raw.calls == [3]
     x = np.array([[1, 2], [1e7, 3], [2e7, 5]], np.float32)
     np.testing.assert_array_equal(model.predict([x])[0], [[1, 1], [1e7, 1], [2e7, 1]])
+
+
+def test_a_constant_of_guessed_sizes_is_none_of_others():
+    def cropped(x):
+        return np.repeat(x.max(1, keepdims=True) > 1e5, max(0, x.shape[1] - 20), 1)
+
+    model = batched(cropped, (None, None))
+    for size in (30, 50, 20, 30):
+        x = np.random.default_rng(size).normal(0, 1e5, (3, size)).astype(np.float32)
+        np.testing.assert_array_equal(model.predict([x])[0], cropped(x))
+    assert model.one_by_one == ""
 
 
 def test_an_output_that_seldom_changes_is_checked_when_it_does():
