@@ -146,16 +146,18 @@ class Influence:
 
     def _misplaced(self, base: _Base, together: Sequence[Array]) -> int | None:
         """Return the index of an output of which a row differs from that of its record alone."""
-        alone = [[array[0] for array in self._call([record])] for record in base.records]
+        alone = [self._alone(record) for record in base.records]
         for at, record in enumerate(base.records):
-            other = alone[at - 1] if len(alone) > 1 else [array[0] for array in self._call([base.others[0]])]
-            rounding = Rounding(
-                lambda one: [array[0] for array in self._call([one])], record, alone[at], other, self._tolerance
-            )
+            other = alone[at - 1] if len(alone) > 1 else self._alone(base.others[0])
+            rounding = Rounding(self._alone, record, alone[at], other, self._tolerance)
             for index, array in enumerate(together):
-                if not all(rounding.explains(index, row) for row in array[at :: len(base.records)]):
+                places = range(at, len(array), len(base.records))
+                if not all(rounding.explains(index, array[place, ...]) for place in places):
                     return index
         return None
+
+    def _alone(self, record: Record) -> list[Array]:
+        return [array[0, ...] for array in self._call([record])]
 
 
 def calling(
