@@ -10,7 +10,7 @@ import numpy as np
 
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.axes import Reading
-from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together
+from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together, equal
 from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.influence import Influence, calling
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
@@ -106,7 +106,10 @@ class _Trial:
         ]
         found = [one.seen() if self.reading.is_batched else one.nowhere() for one in comparisons]
         self.seen.append(found)
-        self._records = self._records or records
+        # Of indices, some networks make nearly the same of the smallest two.
+        has_digits = any(array.dtype.kind in "fc" for array in records[0])
+        if not self._records or not (has_digits or equal((records[0][0], records[1][0]))):
+            self._records = records
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
         if len(self.seen) == 1 or any(one.agrees is False for one in found):
             again = zip(alone[0], self._alone(records[0]), strict=True)

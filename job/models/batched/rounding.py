@@ -16,6 +16,7 @@ _TRIES = 3
 # Kernels for other sizes add numbers in another order, in each layer; a change of the inputs goes through all of them.
 _TIMES = 8
 _MOST_OF_SPREAD = 0.2
+_WITHOUT_DIGITS = 10
 _FINE, _COARSE = 2.0**-22, 2.0**-8
 
 
@@ -63,15 +64,19 @@ class Rounding:
             return True
         spread = distance(own, self._other[output])
         spread = spread if np.isfinite(spread) else 0.0
-        if far <= self._tolerance * spread:
+        if far <= self._tolerance * spread * (1 if self._has_digits else _WITHOUT_DIGITS):
             return True
         # Infinite if the last digits decide what is a number.
         noise = max((distance(own, changed[output]) for changed in self._changed), default=0.0)
         return far <= min(_TIMES * noise, max(_MOST_OF_SPREAD * spread, _TIMES * rounding))
 
+    @property
+    def _has_digits(self) -> bool:
+        return any(array.dtype.kind in "fc" for array in self._record)
+
     @cached_property
     def _changed(self) -> list[Sequence[Array]]:
-        if not any(array.dtype.kind in "fc" for array in self._record):
+        if not self._has_digits:
             return []
         generator = np.random.default_rng(0)
         return [self._row([self._moved(generator, array) for array in self._record]) for _ in range(_TRIES)]
