@@ -73,6 +73,8 @@ class ModelOptions:
         inputs: Names of the model's inputs to feed, in order; empty for the model's own.
         outputs: Names of the outputs to return, in order; empty for all.
         input_shapes: Shapes of one record's inputs, for models without shapes (TorchScript); empty if unknown.
+        whole_inputs: True if a record has the whole tensors of the model, or the names of the inputs of which it has;
+            False if every input has a batch. None: symbols and calls tell.
         allow_pickle: Load PyTorch pickles, which may run any code.
         encrypted: The files are encrypted (see `job.models.encryption`).
         handler: Class of a handler, as "module:Class"; empty for that of `handler.py` in the folder, if there is one;
@@ -97,6 +99,7 @@ class ModelOptions:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
+    whole_inputs: bool | tuple[str, ...] | None = None
     allow_pickle: bool = False
     encrypted: bool = False
     handler: str = ""

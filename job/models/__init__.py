@@ -1,11 +1,13 @@
 """Loading a model from its folder with the engine that the model needs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from cluster_serving.job.models import load_lock
 from cluster_serving.job.models.base import ROUGH, Layout, Model, TensorSpec, cause, dummy_inputs
+from cluster_serving.job.models.batched.axes import Whole
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect
 from cluster_serving.job.models.devices import device_of
@@ -43,8 +45,13 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
             lacks an input or output that the options name, or the engine the device.
     """
     files = check(options)
+
+    def again() -> Model:
+        with decrypted(options, files.folder, (secret, salt)) as folder, load_lock.held(files.format.lock, options):
+            return load_engine(detect(folder), options)
+
     with decrypted(options, files.folder, (secret, salt)) as folder:
-        return load_from(detect(folder), options)
+        return load_from(detect(folder), options, again)
 
 
 @contextmanager
@@ -60,11 +67,11 @@ def decrypted(options: ModelOptions, folder: Path, secret: tuple[str, str]) -> I
             raise ModelError(str(error).replace(str(plain), str(folder))) from error
 
 
-def load_from(files: ModelFiles, options: ModelOptions) -> Model:
-    """Load one copy of a model from its files; see `load_model`."""
+def load_from(files: ModelFiles, options: ModelOptions, renew: Callable[[], Model]) -> Model:
+    """Load one copy of a model from its files; see `load_model` and `served`."""
     engine = load_engine(files, options)
     try:
-        return served(engine, files, options)
+        return served(engine, files, options, renew)
     except BaseException:
         engine.close()
         raise
@@ -89,10 +96,13 @@ def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
     return model
 
 
-def served(engine: Model, files: ModelFiles, options: ModelOptions) -> Model:
-    """Return a model whose batch comes first, and that reads texts, pads and pools as the options want it."""
-    model = BatchedModel(engine)
-    if problem := _contradiction(model, options.input_shapes):
+def served(engine: Model, files: ModelFiles, options: ModelOptions, renew: Callable[[], Model] | None = None) -> Model:
+    """Return a model whose batch comes first, and that reads texts, pads and pools as the options want it.
+
+    `renew` loads the engine's model once more, if nothing else refers to it; see `BatchedModel`.
+    """
+    model = BatchedModel(engine, renew=renew, whole=options.whole_inputs)
+    if problem := _contradiction(model, options.input_shapes) or _unknown(engine, options.whole_inputs):
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
     return with_text(model, files.folder, options)
 
@@ -125,6 +135,13 @@ def _contradiction(model: Model, shapes: Sequence[Sequence[int]]) -> str | None:
         known = spec.record_shape
         if known is not None and not _agree(shape, known):
             return f"inputShapes has {list(shape)} for the input {spec}, whose first dimension is the batch"
+    return None
+
+
+def _unknown(model: Model, whole: Whole) -> str | None:
+    names = {spec.name for spec in model.inputs}
+    if isinstance(whole, tuple) and (other := next((name for name in whole if name not in names), None)):
+        return f"wholeInputs names the input {other!r}, and {model.describe()}"
     return None
 
 

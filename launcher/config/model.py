@@ -14,7 +14,7 @@ from pydantic_settings import SettingsConfigDict
 from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import targets
-from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion
+from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion, WholeInputs
 from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.record_key import RecordKey
 from cluster_serving.protocol.redis_url import HINT
@@ -175,6 +175,13 @@ class Config(Settings):
         [],
         "a list of shapes, such as [[3,224,224]]",
         "Shape of each input of one record, without a batch dimension, for models that do not tell it (TorchScript).",
+    )
+    whole_inputs: WholeInputs = key(
+        None,
+        "true, false, or names separated by commas",
+        "true: a record has the whole tensors of the model, as of a graph (nodes and edges) or a sequence. Names: "
+        "these inputs have no batch. false: each input has one. Empty: symbols of the model, such as batch, "
+        "and calls tell.",
     )
     input_already_batched: bool = key(
         False,

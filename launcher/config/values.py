@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from cluster_serving.job.remote.url import ARCHIVES, ModelUrl, is_url
+from cluster_serving.settings.values import Names
 
 LATEST = "latest"
 """Value of `modelVersion`: the highest number."""
@@ -37,6 +38,11 @@ def job_name(value: str) -> str:
     return value
 
 
+def _whole(value: Any) -> Any:
+    named = {"true": True, "false": False, "": None}
+    return named.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
 def _devices(value: Any) -> Any:
     # OpenVINO writes GPU.1, and TensorFlow GPU:1.
     return "".join(value.lower().split()).replace(".", ":") if isinstance(value, str) else value
@@ -50,6 +56,9 @@ ModelPath = Annotated[str, BeforeValidator(_model_path)]
 
 ModelVersion = Annotated[Literal["latest"] | Annotated[int, Field(ge=0)], BeforeValidator(_version)]
 """Number of a version of the model, or `latest`."""
+
+WholeInputs = Annotated[bool | Names | None, BeforeValidator(_whole)]
+"""True or False, or names of inputs."""
 
 DeviceNames = Annotated[str, BeforeValidator(_devices)]
 """Names of devices with commas between, in the way of `job.models.devices`; also written as GPU.1 and GPU:1."""

@@ -16,6 +16,10 @@ from cluster_serving.protocol.inputs import Array
 
 Shape = tuple[int | None, ...]
 
+Whole = bool | tuple[str, ...] | None
+"""What the configuration says of inputs: True if all are whole tensors of one record, the names of those that are, or
+False if all have a batch. None: names and calls tell (`ModelOptions.whole_inputs`)."""
+
 _BATCH = re.compile(r"(?i)n|b|bs|bsz|(.*[^a-z])?batch(_?size)?([^a-z].*)?")
 """Symbols that name the batch: `N`, `batch`, `batch_size`, `input_batch_1`."""
 
@@ -87,7 +91,10 @@ def of_record(shape: Shape) -> list[InputReading]:
 
 
 def readings(
-    specs: Sequence[TensorSpec], symbols: Mapping[str, Sequence[str]], anywhere: Mapping[str, Shape]
+    specs: Sequence[TensorSpec],
+    symbols: Mapping[str, Sequence[str]],
+    anywhere: Mapping[str, Shape],
+    whole: Whole = None,
 ) -> list[Reading]:
     """Return the ways to read the inputs of a model, the likeliest first.
 
@@ -96,7 +103,33 @@ def readings(
         symbols: Input → symbol of each axis, empty for an axis without one.
         anywhere: Input → shape of a record, for those whose batch may be at any axis. The shapes of all others are
             known.
+        whole: See `Whole`.
     """
+    if whole is not True:
+        found = _readings(specs, symbols, anywhere)
+        if isinstance(whole, tuple):
+            found = [_with_whole(reading, specs, whole, anywhere) for reading in found]
+        found = [reading for reading in found if whole is None or reading.is_batched]
+        if found:
+            return [*dict.fromkeys(found)]
+    return [_whole(specs, anywhere)]
+
+
+def _whole(specs: Sequence[TensorSpec], anywhere: Mapping[str, Shape]) -> Reading:
+    return Reading(tuple(InputReading(None, anywhere.get(spec.name, spec.shape or ())) for spec in specs))
+
+
+def _with_whole(
+    reading: Reading, specs: Sequence[TensorSpec], names: Sequence[str], anywhere: Mapping[str, Shape]
+) -> Reading:
+    """Return a reading of which these inputs are whole tensors."""
+    pairs = zip(specs, reading.places, _whole(specs, anywhere).places, strict=True)
+    return replace(reading, places=tuple(whole if spec.name in names else place for spec, place, whole in pairs))
+
+
+def _readings(
+    specs: Sequence[TensorSpec], symbols: Mapping[str, Sequence[str]], anywhere: Mapping[str, Shape]
+) -> list[Reading]:
     tensors = {spec.name: spec.shape for spec in specs if spec.name not in anywhere and spec.shape is not None}
     found: list[Reading] = []
     named = {name: _named(symbols.get(name, ())) for name in tensors}
@@ -115,8 +148,7 @@ def readings(
             found = [Reading(tuple(_leading(tensors[spec.name], size) for spec in specs), fixed=size)]
         if 1 not in sizes and any(None in shape for shape in tensors.values()):
             found += _free(specs, symbols, anywhere)
-    whole = Reading(tuple(InputReading(None, anywhere.get(spec.name, spec.shape or ())) for spec in specs))
-    return [*dict.fromkeys([*found, whole])]
+    return [*dict.fromkeys([*found, _whole(specs, anywhere)])]
 
 
 def _free(

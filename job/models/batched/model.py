@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, Wrapper
-from cluster_serving.job.models.batched.axes import InputReading, Reading, readings, take
+from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
@@ -41,18 +41,28 @@ class BatchedModel(Wrapper):
     Args:
         model: Computes its own tensors. It is closed with this one.
         most: Most records of a call.
+        renew: Loads the model once more, without what it may remember of the calls that have proven its axes.
+        whole: See `Whole`.
     """
 
-    def __init__(self, model: Model, most: int = MOST_ROWS) -> None:
+    def __init__(
+        self,
+        model: Model,
+        most: int = MOST_ROWS,
+        renew: Callable[[], Model] | None = None,
+        whole: Whole = None,
+    ) -> None:
         super().__init__(model)
+        self._whole = whole
         self._most = most
+        self._renew = renew
         self._raw_inputs = list(model.inputs)
         # By the ranks of the inputs where the model does not tell them, else by ().
         self._axes: dict[tuple[int, ...], Axes] = {}
         self._attempts = 0
         known = all(spec.shape is not None for spec in model.inputs)
         shapes = {spec.name: spec.record_shape or () for spec in model.inputs if spec.name in model.anywhere}
-        self._options = readings(model.inputs, model.symbols, shapes) if known else []
+        self._options = readings(model.inputs, model.symbols, shapes, whole) if known else []
         # Records share calls, and the batch is the first axis of all tensors: most models are so.
         self._is_plain = False
         self._varies = False
@@ -71,7 +81,7 @@ class BatchedModel(Wrapper):
         """Set dtypes and shapes of inputs, batch first, that the engine does not tell."""
         self._raw_inputs = list(inputs)
         shapes = {spec.name: spec.record_shape or () for spec in inputs}
-        self._options = self._options or readings(inputs, {}, shapes)
+        self._options = self._options or readings(inputs, {}, shapes, self._whole)
         self.inputs = list(inputs)
 
     def prove(self) -> None:
@@ -91,6 +101,9 @@ class BatchedModel(Wrapper):
         """See `Model.warm_up`; zeros need not be a possible request, where others were computed."""
         if () not in self._axes:
             return super().warm_up(batch)
+        if self._axes[()].changing:
+            # It may remember this call.
+            return None
         kept = dict(self._axes), dict(self._sizes)
         try:
             return super().warm_up(batch)
@@ -145,7 +158,7 @@ class BatchedModel(Wrapper):
         self, options: Sequence[Reading], kinds: Sequence[str] = KINDS, draws: Sequence[Draw] = ()
     ) -> Axes | None:
         model = self._model
-        return prove(
+        found = prove(
             self._try,
             options,
             self._raw_inputs,
@@ -156,6 +169,18 @@ class BatchedModel(Wrapper):
             draws,
             self._careful,
         )
+        if found is not None and found.changing and self._renew is not None:
+            log.warning(
+                "%s: %s; if it keeps a state, answers depend on the requests before, of any client: let the model take "
+                "and return its state, or write a handler that keeps one for each client",
+                self.engine,
+                found.problem,
+            )
+            # The answers of requests must not depend on these calls.
+            model.close()
+            self._model = self._renew()
+            self._model.outputs = self._model.outputs or model.outputs
+        return found
 
     @property
     def _careful(self) -> bool:
@@ -178,7 +203,8 @@ class BatchedModel(Wrapper):
         ]
         options = [known.reading] if known is not None else self._options
         if not options:
-            options = readings(specs, {}, {spec.name: shape for spec, shape in zip(specs, shapes, strict=True)})
+            known_shapes = {spec.name: shape for spec, shape in zip(specs, shapes, strict=True)}
+            options = readings(specs, {}, known_shapes, self._whole)
         # Records of these sizes, where the model leaves sizes free.
         sized = [reading.of_sizes(shapes) for reading in options if reading.has_ranks(shapes)]
         if not sized:

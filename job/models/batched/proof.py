@@ -54,6 +54,7 @@ class Axes:
         certain: Further records cannot change the problem.
         constants: For each output, the row that all records have which were tried; None if it is proven. Nothing tells
             such rows apart, and sharing a call is right for as long as this is so. Empty if all are proven.
+        changing: The same record has other outputs in each call.
     """
 
     reading: Reading
@@ -62,6 +63,7 @@ class Axes:
     problem: str = ""
     certain: bool = True
     constants: tuple[Array | None, ...] = ()
+    changing: bool = False
 
 
 class _Trial:
@@ -78,6 +80,7 @@ class _Trial:
         self.grown = 0
         """Most bytes by which memory grew while a record was computed alone."""
         self._influenced: int | None = None
+        self._refused = 0
         self.shares = True
         """False if the model computes a record alone, and refuses several."""
         self.is_random = False
@@ -93,6 +96,7 @@ class _Trial:
                 return False
             alone += [self._alone(record) for record in records[1:3]]
         except InferenceFailed:
+            self._refused += 1
             return False
         calls = self._calls(records)
         comparisons = [
@@ -136,6 +140,10 @@ class _Trial:
     def follows(self) -> bool:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
         return self.shares and all(axis is not None for axis in self.axes()) and False not in self.agreements()
+
+    def is_doubtful(self) -> bool:
+        """Return True if nothing names the batch, and the few records that are computed prove nothing."""
+        return not self.reading.is_named and not self.tells_all() and self._refused > 0
 
     def differs(self) -> bool:
         """Return True if the rows of an output are others together than alone, in all draws that tell."""
@@ -242,7 +250,7 @@ def prove(
     for reading in options:
         if first is not None and time.monotonic() - began > _MOST_S:
             break
-        if first is not None and not reading.is_batched and not _is_one_record(first, outputs()):
+        if first is not None and not (reading.is_batched or _is_one_record(first, outputs()) or first.is_doubtful()):
             continue
         trial = _Trial(compute, reading, tolerance)
         if draws:
@@ -257,12 +265,16 @@ def prove(
                 return _axes(trial, inputs, outputs())
             if trial.follows():
                 trial.look_for_influence(most, careful)
-                if trial.follows():
+                if trial.follows() and (draws or len(options) == 1 or not trial.is_doubtful()):
                     return _axes(trial, inputs, outputs())
             # Without a proof, random sizes may fit a wrong reading only. Those of requests fit the right one.
             if draws or reading == options[0]:
                 first = first or trial
-        elif first is not None or draws or len(trial.seen) >= _SURE:
+        elif first is not None:
+            # A model takes more records as what they are.
+            if _is_one_record(first, outputs()) or len(trial.seen) > len(first.seen):
+                return _axes(trial, inputs, outputs())
+        elif draws or len(options) == 1 or len(trial.seen) >= _SURE:
             # Some values alone may be refused for other reasons than their number of dimensions.
             return _axes(trial, inputs, outputs())
     return None if first is None else _axes(first, inputs, outputs())
@@ -314,7 +326,15 @@ def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
     if unknown:
         problems.append(UNPROVEN)
     watched = () if problems or not any(row is not None for row in constants) else tuple(constants)
-    return Axes(trial.reading, tuple(axes), trial.squeezed(), problems[0] if problems else "", not unknown, watched)
+    return Axes(
+        trial.reading,
+        tuple(axes),
+        trial.squeezed(),
+        problems[0] if problems else "",
+        not unknown,
+        watched,
+        trial.is_random,
+    )
 
 
 def _problems(

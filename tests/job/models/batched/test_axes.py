@@ -59,3 +59,15 @@ def test_records_are_joined_along_their_axes():
 def test_a_fixed_batch_repeats_its_records():
     (x,) = Reading((InputReading(0, ()),), fixed=3).join([[np.array(1)], [np.array(2)]])
     assert x.tolist() == [1, 2, 1]
+
+
+def test_inputs_can_be_said_to_be_whole():
+    specs = [TensorSpec("x", "float32", (None, 4)), TensorSpec("edges", "int64", (2, None))]
+    symbols = {"x": ["batch", ""], "edges": ["", "batch"]}
+    (whole,) = readings(specs, symbols, {}, whole=True)
+    assert [place.axis for place in whole.places] == [None, None]
+    assert whole.places[1].record == (2, None)
+    named = readings(specs, symbols, {}, whole=("edges",))
+    assert {reading.places[1] for reading in named} == {InputReading(None, (2, None))}
+    assert all(reading.places[0].axis == 0 for reading in named)
+    assert all(reading.is_batched for reading in readings(specs, {}, {}, whole=False))

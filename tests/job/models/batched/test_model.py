@@ -212,3 +212,42 @@ def test_free_sizes_are_guessed_until_the_model_takes_one():
 def test_of_inputs_without_shapes_only_what_is_certain_is_told():
     model = batched(lambda x, state, rate: (x * rate, state), None, (2, None, 8), ())
     assert list(map(str, model.inputs)) == ["x0: float32[...]", "x1: float32[...]", "x2: float32[?]"]
+
+
+def smoothed(x):
+    return np.cumsum(x, 0) * np.float32(0.5)
+
+
+def test_a_sequence_is_whole_if_the_configuration_says_so_whatever_its_symbols():
+    raw = Raw(smoothed, (None, 4))
+    raw.symbols = {"x0": ["batch", ""]}
+    model = BatchedModel(raw, whole=True)
+    model.prove()
+    x = records(2, 7, 4)
+    np.testing.assert_array_equal(model.predict([x])[0], [smoothed(one) for one in x])
+    assert model.one_by_one == "its inputs have no batch dimension"
+    assert str(model.inputs[0]) == "x0: float32[?, ?, 4]"
+
+
+def test_a_row_is_a_record_if_the_configuration_says_so():
+    raw = Raw(smoothed, (None, 4))
+    model = BatchedModel(raw, whole=False)
+    model.prove()
+    assert str(model.inputs[0]) == "x0: float32[?, 4]"
+    np.testing.assert_array_equal(model.predict([records(3, 4)])[0], records(3, 4) * np.float32(0.5))
+
+
+def test_a_graph_of_nodes_and_edges():
+    def passed(x, edges):
+        y = x.copy()
+        np.add.at(y, edges[1], x[edges[0]])
+        return y
+
+    x, edges = records(1, 5, 4), np.array([[[0, 1, 4], [1, 2, 2]]])
+    for whole in (True, None):
+        raw = Raw(passed, (None, 4), (2, None))
+        raw.inputs[1] = TensorSpec("x1", "int64", (2, None))
+        model = BatchedModel(raw, whole=whole)
+        model.prove()
+        np.testing.assert_array_equal(model.predict([x, edges])[0], [passed(x[0], edges[0])])
+        assert list(map(str, model.inputs)) == ["x0: float32[?, ?, 4]", "x1: int64[?, 2, ?]"]
