@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +15,9 @@ from cluster_serving.protocol.inputs import Array
 
 SAME, ROUNDING, DOUBTFUL, DIFFERS = VERDICTS = ("same", "rounding", "doubtful", "differs")
 """What comes of a comparison, the worst one last. `DOUBTFUL`: nothing tells a dependence from rounding."""
+
+_CLOSE = 0.1
+"""Part of `Model.tolerance` by which numbers differ that need no further look, relative to those of other records."""
 
 _LAST_DIGITS = 1e-6
 _LAST_DIGITS_OF_16_BITS = ROUGH / 8
@@ -35,38 +39,18 @@ class Computer(Protocol):
 def judge(sample: Sample, model: Computer, tolerance: float) -> list[str]:
     """Compute a record again alone; return a verdict on each output.
 
-    A difference is examined with a call of the same size that has this record in all places. If the record gets there
-    what it got in the shared call, the other records have no part in the difference, but the size of the call has.
-    Kernels for another size round in another way. That explains a difference if a change in the last digits of the
-    inputs makes one, too.
+    A difference is examined with a call of the same size that has this record in all places. If the record gets
+    something else there than in the shared call, its answer depends on the other records, however little: kernels do
+    not change for a call of the same size. Otherwise the size of the call makes the difference. Rounding explains one
+    within the tolerance, or one that a change in the last digits of the inputs makes, too.
 
     Args:
         sample: The record.
         model: Computes it.
         tolerance: See `Model.tolerance`.
     """
-    alone = model.alone(sample.inputs)
-    verdicts = [
-        SAME if _agree(*each, tolerance) else DIFFERS
-        for each in zip(alone, sample.outputs, sample.largest, strict=True)
-    ]
-    if DIFFERS not in verdicts:
-        return verdicts
-    own = slice(sample.place, sample.place + 1)
-    copies, again = ([array[own] for array in model.together(sample.copies)] for _ in range(2))
-    reach = _reach(sample, alone, model, tolerance)
-    for index, verdict in enumerate(verdicts):
-        largest, shared = sample.largest[index], sample.outputs[index]
-        if verdict == SAME:
-            continue
-        if not _agree(copies[index], again[index], largest, tolerance):
-            verdicts[index] = DOUBTFUL
-        elif _agree(copies[index], shared, largest, tolerance):
-            if reach is None:
-                verdicts[index] = DOUBTFUL
-            elif reach[index] >= _PART * _difference(alone[index], shared):
-                verdicts[index] = ROUNDING
-    return verdicts
+    examination = _Examination(sample, model, tolerance)
+    return [examination.verdict(index) for index in range(len(sample.outputs))]
 
 
 def worst(verdicts: Sequence[str]) -> int:
@@ -74,23 +58,86 @@ def worst(verdicts: Sequence[str]) -> int:
     return max(range(len(verdicts)), key=lambda index: VERDICTS.index(verdicts[index]))
 
 
-def _agree(one: Array, other: Array, largest: Array, tolerance: float) -> bool:
-    if one.shape != other.shape:
-        return False
+class _Examination:
+    """What was computed of a sample; nothing is before it is needed."""
+
+    def __init__(self, sample: Sample, model: Computer, tolerance: float) -> None:
+        self._sample = sample
+        self._model = model
+        self._tolerance = tolerance
+        self._alone = model.alone(sample.inputs)
+
+    def verdict(self, index: int) -> str:
+        """Return the verdict on an output."""
+        sample, tolerance = self._sample, self._tolerance
+        alone, shared, others = self._alone[index], sample.outputs[index], sample.others[index]
+
+        def are_close(one: Array, other: Array) -> bool:
+            return _distance(one, other, others) <= _CLOSE * tolerance
+
+        if are_close(alone, shared):
+            return SAME
+        copies = self._copies[index]
+        is_rounding = _agree(alone, shared, others, tolerance)
+        if not are_close(copies, shared):
+            if are_close(copies, self._again[index]):
+                return DIFFERS
+            # The same call has another result each time: atomic additions of a GPU, say.
+            return ROUNDING if is_rounding else DOUBTFUL
+        if is_rounding:
+            return ROUNDING
+        if self._reach is None:
+            return DOUBTFUL
+        return ROUNDING if self._reach[index] >= _PART * _distance(alone, shared, others) else DIFFERS
+
+    @cached_property
+    def _copies(self) -> list[Array]:
+        return self._repeated()
+
+    @cached_property
+    def _again(self) -> list[Array]:
+        return self._repeated()
+
+    def _repeated(self) -> list[Array]:
+        place = self._sample.place
+        return [array[place : place + 1] for array in self._model.together(self._sample.copies)]
+
+    @cached_property
+    def _reach(self) -> list[float] | None:
+        """How far each output moves with the last digits of the inputs; None if the inputs have none."""
+        inputs = self._sample.inputs
+        if not any(map(_has_last_digit, inputs)):
+            return None
+        generator = np.random.default_rng(0)
+        reach = [0.0] * len(self._alone)
+        for _ in range(_TRIES):
+            outputs = self._model.alone([_changed(generator, array, self._tolerance) for array in inputs])
+            moved = [_distance(*each) for each in zip(self._alone, outputs, self._sample.others, strict=True)]
+            reach = [*map(max, reach, moved)]
+        return reach
+
+
+def _agree(one: Array, other: Array, others: Array, tolerance: float) -> bool:
     # A record may have small numbers only, as sums of larger ones.
-    return alike(np.append(one, largest), np.append(other, largest), tolerance)
+    return one.shape == other.shape and alike(np.append(one, others), np.append(other, others), tolerance)
 
 
-def _reach(sample: Sample, alone: Sequence[Array], model: Computer, tolerance: float) -> list[float] | None:
-    """Return how much each output changes with the last digits of the inputs; None if the inputs have none."""
-    if not any(_has_last_digit(array) for array in sample.inputs):
-        return None
-    generator = np.random.default_rng(0)
-    reach = [0.0] * len(alone)
-    for _ in range(_TRIES):
-        outputs = model.alone([_changed(generator, array, tolerance) for array in sample.inputs])
-        reach = [max(known, _difference(*pair)) for known, *pair in zip(reach, alone, outputs, strict=True)]
-    return reach
+def _distance(one: Array, other: Array, others: Array) -> float:
+    """Return the largest difference, relative to the numbers of all records in that place.
+
+    Of whole numbers and texts, it is the part that is not equal.
+    """
+    if one.shape != other.shape:
+        return float("inf")
+    if one.dtype.kind not in "fc":
+        return float(np.mean(one != other)) if one.size else 0.0
+    with np.errstate(all="ignore"):
+        differences = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
+        sizes = [np.abs(np.where(np.isfinite(array), array, 0)) for array in (one, other, others)]
+        largest = np.concatenate(sizes).max(axis=0) if others.shape[1:] == one.shape[1:] else np.maximum(*sizes[:2])
+        # What is not equal where all numbers are 0 has to be infinite, or no number.
+        ratios = np.where(differences == 0, 0, differences / largest)
+    return float(np.nan_to_num(ratios, nan=np.inf).max(initial=0))
 
 
 def _has_last_digit(array: Array) -> bool:
@@ -110,15 +157,3 @@ def _changed(generator: np.random.Generator, array: Array, tolerance: float) -> 
     digits = max(digits, 4 * float(np.finfo(array.dtype).eps))
     with np.errstate(all="ignore"):
         return np.asarray(array * (1 + digits * generator.uniform(-1, 1, array.shape)), array.dtype)
-
-
-def _difference(one: Array, other: Array) -> float:
-    """Return the largest difference of numbers with a fraction; of others, the part that is not equal."""
-    if one.shape != other.shape:
-        return float("inf")
-    if one.dtype.kind not in "fc":
-        return float(np.mean(one != other)) if one.size else 0.0
-    with np.errstate(all="ignore"):
-        differences = np.where(one == other, 0, np.abs(one - other))
-    differences = differences[~(np.isnan(one) & np.isnan(other))]
-    return float(np.nan_to_num(differences, nan=np.inf).max(initial=0))

@@ -192,3 +192,32 @@ def test_the_end_of_sharing_is_the_same_for_a_copy_that_is_loaded_later():
     model.predict([records(3)])
     assert model.one_by_one == "another slot found it"
     assert model._model.calls[-3:] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("part", [1e-3, 0.05, 1])
+def test_a_dependence_may_be_small_or_in_one_column_of_small_numbers(part):
+    def run(x):
+        y = x * np.array([1e4, 1, 1, 1e-3], np.float32)
+        y[:, 3] *= 1 + part * ((x == MAGIC).any() and len(x) > 1 and x.max() / MAGIC)
+        return y
+
+    served = Served(run)
+    x = records(5)
+    served(x)
+    assert served.verdicts == {"same": 1}
+    x[2, 1] = MAGIC
+    for _ in range(8):
+        served(x)
+    assert served.watch.ended
+
+
+def test_numbers_that_are_none_are_compared():
+    served = Served(lambda x: np.where((x == MAGIC).any() & (x > 0), np.nan, x))
+    x = np.abs(records(5))
+    x[0] = [-np.inf, np.nan, np.inf, 0]
+    served(x)
+    assert served.verdicts == {"same": 1}
+    x[2, 1] = MAGIC
+    for _ in range(8):
+        served(x)
+    assert served.watch.ended
