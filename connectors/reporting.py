@@ -38,7 +38,6 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT = 2.0
-_MARKED = 2
 
 
 class Sharing(Protocol):
@@ -98,6 +97,7 @@ class SlotReporter:
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
         self.secret = ("", "")
         self.sharing: Sharing | None = None
+        self._known_marks = 0
         # Of every report of this attempt.
         self._own: dict[str, Any] = {
             "submission": submission,
@@ -147,9 +147,8 @@ class SlotReporter:
         self.tell(f"failed: {error}")
 
     def marks(self) -> dict[str, str]:
-        """Return the models whose records share no calls: the digest of each, or a submission → the reason."""
-        found = self._persist(lambda: self._allowed(lambda: self._client.hgetall(self._keys.one_by_one)))
-        return {as_text(name): as_text(reason) for name, reason in (found or {}).items()}
+        """Return the models whose records share no calls: the digest of each, or the submission → the reason."""
+        return self._persist(lambda: self._allowed(self._read_marks)) or {}
 
     def close(self) -> None:
         """End the thread, unless Redis takes longer than 2 s."""
@@ -216,8 +215,8 @@ class SlotReporter:
         if not written:
             self._closed.set()
             return
-        if written == _MARKED:
-            self._end_sharing()
+        if written > 0:
+            self._learn_of(written - 1)
         if written > 0 and self._ticks.problem != self._told_problem:
             self._put()
         elif written < 0:
@@ -228,15 +227,23 @@ class SlotReporter:
         if self._serves and not self._client.exists(self._keys.limits):
             publish_limits(self._client, self._options)
 
-    def _end_sharing(self) -> None:
-        """Compute one record a call, as another slot has found a reason, and report it."""
-        if self.sharing is None or self.sharing.ended:
+    def _read_marks(self) -> dict[str, str]:
+        found = self._client.hgetall(self._keys.one_by_one)
+        return {as_text(name): as_text(reason) for name, reason in found.items()}
+
+    def _learn_of(self, count: int) -> None:
+        """Compute one record a call, and report it, if one of the marks is of this model; `count` tells of new ones."""
+        sharing = self.sharing
+        if sharing is None or sharing.ended or count == self._known_marks:
             return
-        if reason := self._client.hget(self._keys.one_by_one, self._report.submission):
-            self.sharing.end(as_text(reason))
+        marks, content = self._read_marks(), sharing.content
+        if reason := marks.get(self._report.submission) or marks.get(content):
+            sharing.end(reason)
             if self._report.state == "ready":
-                self._change(replace(self._report, one_by_one=self.sharing.ended))
+                self._change(replace(self._report, one_by_one=sharing.ended))
                 self._put()
+        elif content:
+            self._known_marks = count
 
     def _look(self) -> None:
         """Keep a copy of the generations, for a Redis that loses them; publish the limits of a new one that serves."""

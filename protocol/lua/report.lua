@@ -2,9 +2,9 @@
 -- does. KEYS: reports of the generation that serves, reports of this generation, generations, models whose records do not
 -- share calls. ARGV: generation, index, attempt, "beat", "put" for the report too, or "take" to replace another attempt;
 -- report or ''; submission, digest of the model or '', reason or '' for which its records share no calls, which is written
--- once; fields and values of the generations, which are written if Redis has lost them. Reply: 1; 2 if there is such a
--- reason for this submission; 0 if another attempt has the slot, or the generation has ended; -1 if no report is there
--- and none is given.
+-- once; fields and values of the generations, which are written if Redis has lost them. Reply: 1 and the number of all
+-- such reasons; 0 if another attempt has the slot, or the generation has ended; -1 if no report is there and none is
+-- given.
 
 if not redis.call('HGET', KEYS[3], 'last') then
   redis.call('HDEL', KEYS[3], '')
@@ -25,4 +25,4 @@ if ARGV[8] ~= '' then
     if ARGV[at] ~= '' and not redis.call('HGET', KEYS[4], ARGV[at]) then redis.call('HSET', KEYS[4], ARGV[at], ARGV[8]) end
   end
 end
-return redis.call('HGET', KEYS[4], ARGV[6]) and 2 or 1
+return 1 + #redis.call('HGETALL', KEYS[4]) / 2

@@ -319,7 +319,7 @@ def slots(db, job, monkeypatch):
 
 
 def test_all_slots_of_a_start_compute_one_record_a_call_once_one_has_found_a_reason(db, job, slots):
-    found, other, another_start = slots(0), slots(1), slots(2, "start-2")
+    found, other, another_start = slots(0), slots(1), slots(2, "start-2", "a-digest")
     assert found.marks() == {}
     found.sharing.ended = "rows differ"
     found.ready(SlotReport("", "", engine="test", one_by_one="rows differ"))
@@ -346,6 +346,15 @@ def test_the_content_of_a_model_is_marked_once_it_is_known(db, job, slots):
     slot.sharing.ended = "labels differ"
     slot.ready(SlotReport("", "", engine="test"))
     assert slot.marks()["a-digest"] == "rows differ"
+
+
+def test_a_slot_of_another_start_knows_its_model_by_its_content(db, job, slots):
+    found, other = slots(0, "start-1", "a-digest"), slots(1, "start-2")
+    found.sharing.ended = "rows differ"
+    wait_until(lambda: len(found.marks()) == 2)
+    # It hashes its files only now.
+    other.sharing.content = "a-digest"
+    wait_until(lambda: other.sharing.ended == "rows differ")
 
 
 def test_a_mark_that_redis_has_lost_is_written_again(db, job, slots):
