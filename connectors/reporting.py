@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.exceptions import RedisError
@@ -21,7 +21,15 @@ from cluster_serving.connectors.ticks import Ticks
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.events import record
 from cluster_serving.protocol.generations import LAST, SERVING, Generation
-from cluster_serving.protocol.keys import JOBS_KEY, MAX_QUEUE_LENGTH, PAYLOAD_FOLDER, RESULT_TTL, SECRET_FIELDS, JobKeys
+from cluster_serving.protocol.keys import (
+    JOBS_KEY,
+    MAX_QUEUE_LENGTH,
+    PAYLOAD_FOLDER,
+    RESULT_TTL,
+    SECRET_FIELDS,
+    JobKeys,
+    as_text,
+)
 from cluster_serving.protocol.scripts import PUT_MEMBER, REPORT, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 
@@ -30,6 +38,21 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT = 2.0
+
+
+class Sharing(Protocol):
+    """Whether the records of the slot's model share calls (`job.sharing`)."""
+
+    @property
+    def ended(self) -> str:
+        """Reason for which they do so no more; empty while they may."""
+
+    @property
+    def content(self) -> str:
+        """Digest of the model; empty while it is not known."""
+
+    def end(self, reason: str) -> None:
+        """Compute one record a call from now on; any thread may call it."""
 
 
 def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
@@ -54,7 +77,11 @@ class SlotReporter:
     The latest attempt to load the model has the slot. Any other one writes nothing more, and its thread ends; it also
     ends with its generation.
 
+    A slot that finds that records may not share calls marks the model in Redis. The others see the mark with their
+    heartbeats; a slot that starts asks for it.
+
     Attributes:
+        sharing: Whether records share calls; None before that is known.
         secret: Secret and salt of the encrypted model, once they are known. They are only written again along with the
             report: an operator may have removed them on purpose.
     """
@@ -69,6 +96,8 @@ class SlotReporter:
         self._ticks = Ticks.of(options.name, subtask)
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
         self.secret = ("", "")
+        self.sharing: Sharing | None = None
+        self._known_marks = 0
         # Of every report of this attempt.
         self._own: dict[str, Any] = {
             "submission": submission,
@@ -101,7 +130,7 @@ class SlotReporter:
         elif earlier and report.attempt:
             # The first report of a submission is the launcher's, which has no attempt.
             self._own["restarts"] = report.restarts + 1
-            self._tell("started again by Flink")
+            self.tell("started again by Flink")
         self._change(replace(report, state="loading"))
         self._persist(lambda: self._allowed(lambda: self._put("take")))
         self._thread.start()
@@ -115,14 +144,19 @@ class SlotReporter:
         """Report that the model cannot be loaded; the description of the slot's last model stays."""
         self._change(replace(self._report, state="failed", code=code, error=error))
         self._persist(self._put)
-        self._tell(f"failed: {error}")
+        self.tell(f"failed: {error}")
+
+    def marks(self) -> dict[str, str]:
+        """Return the models whose records share no calls: the digest of each, or the submission → the reason."""
+        return self._persist(lambda: self._allowed(self._read_marks)) or {}
 
     def close(self) -> None:
         """End the thread, unless Redis takes longer than 2 s."""
         self._closed.set()
         self._thread.join(_CLOSE_TIMEOUT)
 
-    def _tell(self, what: str) -> None:
+    def tell(self, what: str) -> None:
+        """Add to the events of the job what has happened to this slot."""
         slot = f"slot {self._subtask} of generation {self._options.generation}"
         record(self._client, self._job, f"{slot} {what}", f"process {os.getpid()} on {socket.gethostname()}")
 
@@ -149,10 +183,12 @@ class SlotReporter:
 
     def _write(self, how: str, report: str = "") -> int:
         number = self._options.generation
-        keys = [self._keys.slots(), self._keys.slots(number), self._keys.generations]
+        keys = [self._keys.slots(), self._keys.slots(number), self._keys.generations, self._keys.one_by_one]
         # The source has read them last, if Flink runs it in this process.
         generations = flat(self._ticks.generations or self._generations)
-        arguments = [number, self._subtask, self._report.attempt, how, report, *generations]
+        ended = self.sharing.ended if self.sharing else ""
+        mark = [self._report.submission, self.sharing.content if self.sharing and ended else "", ended]
+        arguments = [number, self._subtask, self._report.attempt, how, report, *mark, *generations]
         return int(call(self._client, Call(REPORT, keys, arguments)))
 
     def _persist(self, action: Callable[[], T]) -> T | None:
@@ -179,6 +215,8 @@ class SlotReporter:
         if not written:
             self._closed.set()
             return
+        if written > 0:
+            self._learn_of(written - 1)
         if written > 0 and self._ticks.problem != self._told_problem:
             self._put()
         elif written < 0:
@@ -188,6 +226,24 @@ class SlotReporter:
                 write_hash(self._client, self._keys.secret, dict(zip(SECRET_FIELDS, self.secret, strict=True)))
         if self._serves and not self._client.exists(self._keys.limits):
             publish_limits(self._client, self._options)
+
+    def _read_marks(self) -> dict[str, str]:
+        found = self._client.hgetall(self._keys.one_by_one)
+        return {as_text(name): as_text(reason) for name, reason in found.items()}
+
+    def _learn_of(self, count: int) -> None:
+        """Compute one record a call, and report it, if one of the marks is of this model; `count` tells of new ones."""
+        sharing = self.sharing
+        if sharing is None or sharing.ended or count == self._known_marks:
+            return
+        marks, content = self._read_marks(), sharing.content
+        if reason := marks.get(self._report.submission) or marks.get(content):
+            sharing.end(reason)
+            if self._report.state == "ready":
+                self._change(replace(self._report, one_by_one=sharing.ended))
+                self._put()
+        elif content:
+            self._known_marks = count
 
     def _look(self) -> None:
         """Keep a copy of the generations, for a Redis that loses them; publish the limits of a new one that serves."""

@@ -22,12 +22,15 @@ from cluster_serving.connectors.reporting import SlotReporter
 from cluster_serving.connectors.runtime import SelfClosing, is_first_attempt, subtask_index
 from cluster_serving.connectors.worker import record_end
 from cluster_serving.job.computation import Computation, Steps
+from cluster_serving.job.models.batched.watch import Watch
+from cluster_serving.job.models.content import Content
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request, with_errors
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
+from cluster_serving.job.sharing import Sharing
 from cluster_serving.job.suspects import Suspects
 from cluster_serving.protocol import machine, memory
 from cluster_serving.protocol.counts import Counts
@@ -48,6 +51,7 @@ from cluster_serving.protocol.metrics import (
     LOAD_TIME,
     MODEL_MEMORY,
     PROCESS_MEMORY,
+    SHARING_ENDED,
 )
 
 NAME = "Inference"
@@ -88,6 +92,8 @@ class _Batches:
         self._queue_wait_ms = metrics.distribution("queueWaitMs")
         self._suspects = Suspects()
         self._parts = Parts()
+        self.computed_s = 0.0
+        """Seconds for which batches were computed."""
 
     def begin(self, value: Sequence[Request], alone: bool) -> _Running:
         """Start to compute a batch; see `Predictor.start`."""
@@ -187,6 +193,7 @@ class _Batches:
         preprocess_s: float = 0.0,
         postprocess_s: float = 0.0,
     ) -> Iterator[AnsweredBatch]:
+        self.computed_s += seconds
         if self._predictor.exhausted:
             self._end_process(self._parts.whole(answers))
         failures = sum("code" in answer.fields for answer in answers)
@@ -233,9 +240,11 @@ class Inference(SelfClosing, FlatMapFunction):
                     # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
                     timeout = SECRET_TIMEOUT if is_first_attempt(runtime_context) else 0.0
                     reporter.secret = wait_for_secret(client, self._options.redis.job, timeout)
-                began, before = time.monotonic(), memory.resident()
                 counts = Counts.of(self._options.redis.name, index)
-                self._predictor = Predictor.of(self._options.in_slot(index), reporter.secret, counts)
+                self._watch = self._watching(reporter, counts)
+                began, before = time.monotonic(), memory.resident()
+                options = self._options.in_slot(index)
+                self._predictor = Predictor.of(options, reporter.secret, counts, self._watch)
                 self._measured(counts, time.monotonic() - began, memory.resident() - before)
             except Exception as error:
                 known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
@@ -274,8 +283,29 @@ class Inference(SelfClosing, FlatMapFunction):
                 self._report()
         if self._batches.searches:
             yield from self._batches.search(flow)
+        self._check()
+
+    def _check(self) -> None:
+        """Let the watch compute a record again; the answers of its batch have been written."""
+        watch = self._watch
+        watch.computed_s = self._batches.computed_s
+        ended = watch.ended
+        self._predictor.check()
+        if watch.ended and not ended:
+            self._reporter.tell(f"computes one record a call from now on: {watch.ended}")
+            self._report()
+
+    def _watching(self, reporter: SlotReporter, counts: Counts) -> Watch:
+        """Return the watch over the model to be loaded, which knows what an earlier one has found."""
+        watch, content = Watch(counts), Content(self._options.model)
+        marks = reporter.marks()
+        if marks and (reason := marks.get(self._options.submission) or marks.get(content.digest())):
+            watch.end(reason)
+        reporter.sharing = Sharing(watch, content)
+        return watch
 
     def _measured(self, counts: Counts, seconds: float, grown: int) -> None:
+        watch = self._watch
         counts.gauges = {
             LOAD_TIME.name: lambda: round(1e6 * seconds),
             MODEL_MEMORY.name: lambda: max(0, grown),
@@ -284,6 +314,7 @@ class Inference(SelfClosing, FlatMapFunction):
             CPU_WAIT.name: machine.Waiting().us,
             CPU_STOLEN.name: machine.stolen_us,
             DISK_FREE.name: machine.disk_free,
+            SHARING_ENDED.name: lambda: int(bool(watch.ended)),
         }
         # The operators of a slot have its counts in common for as long as one of them holds them.
         self._counts = counts

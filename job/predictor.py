@@ -21,6 +21,7 @@ from cluster_serving.job.handlers.records import named
 from cluster_serving.job.images import read_size
 from cluster_serving.job.models import HANDLER, check, load_lock
 from cluster_serving.job.models.base import StartedRecord, TensorSpec
+from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.preprocessing import Preprocessor
@@ -61,6 +62,7 @@ class Predictor:
         job: Name for the handler's `context.job`.
         version: Version for the handler's `context.version`.
         counts: Place of figures, those of the handler too.
+        watch: Watches the calls that records share; a program that gives one calls `check`.
 
     Raises:
         ModelError: If the model cannot be loaded or fails on a batch of zeros, or a filter does not fit its outputs. Of
@@ -84,9 +86,11 @@ class Predictor:
         job: str = "",
         version: str = FIRST,
         counts: Counts | None = None,
+        watch: Watch | None = None,
     ) -> None:
         options = model if isinstance(model, ModelOptions) else ModelOptions(str(Path(model).absolute()))
         self._counts = counts or Counts()
+        self._watch = watch
         self._answering_s = 0.0
         self._padding = bool(options.padding)
         self._threads = options.thread_per_model
@@ -106,7 +110,10 @@ class Predictor:
 
         def load() -> Servable:
             with load_lock.held(format.lock, options):
-                return make()
+                servable = make()
+            if watch is not None and servable.model is not None:
+                servable.model.watch_with(watch)
+            return servable
 
         timeout = options.inference_timeout_s
         self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
@@ -135,7 +142,13 @@ class Predictor:
         self.close()
 
     @classmethod
-    def of(cls: type[P], options: JobOptions, secret: tuple[str, str] = ("", ""), counts: Counts | None = None) -> P:
+    def of(
+        cls: type[P],
+        options: JobOptions,
+        secret: tuple[str, str] = ("", ""),
+        counts: Counts | None = None,
+        watch: Watch | None = None,
+    ) -> P:
         """Return the predictor of a slot of a job."""
         return cls(
             options.model,
@@ -146,6 +159,7 @@ class Predictor:
             job=options.redis.job,
             version=options.redis.version,
             counts=counts,
+            watch=watch,
         )
 
     @property
@@ -251,6 +265,11 @@ class Predictor:
             ]
             return Computation(requests, dict(enumerate(answers)), {}, self._finish)
         return self._start([single for request in requests for single in request.each()], alone, outcomes)
+
+    def check(self) -> None:
+        """Compute the record again alone that the watch has kept, if there is one; see `Watch.check`."""
+        if self._watch is not None and self._watch.is_due:
+            self._watch.check(lambda judge: self._call(lambda _: judge(), usual=False))
 
     def _start(
         self, requests: Sequence[Answerable[T]], alone: bool, failure: ServingError | None = None

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-NAME = "cluster-serving.log"
+from cluster_serving.protocol.model_files import COMMAND_LOG
+
+NAME = COMMAND_LOG
 """Name of the file, as in the original."""
 
 log = logging.getLogger("cluster_serving.commands")

@@ -122,6 +122,12 @@ class JobKeys:
     events = _Key("events")
     """Stream of what has happened to the job (`protocol.events`)."""
 
+    one_by_one = _Key("one-by-one")
+    """Hash of the models whose records share calls no more, since a watch has found a difference.
+
+    The digest of a model, or the start of the job that serves it (`SlotReport.submission`) → the reason.
+    """
+
     history = _Key("history")
     """Stream of the figures of the last hour, which front ends write (`frontend.models.history`)."""
 
@@ -207,7 +213,7 @@ class JobKeys:
         """Return all keys of the job that do not expire, and those of some of its generations."""
         keys = [*self.streams, self.generations, self.slots(), self.stats(), self.slot_stats, self.record, self.limits]
         keys += [self.dead_letters, self.callbacks, self.callback_times, self.events, self.history]
-        keys += [self.attempts, self.answered, self.controller, self.control]
+        keys += [self.attempts, self.answered, self.controller, self.control, self.one_by_one]
         for number in generations:
             keys += self.of_generation(number)
         return keys if self.secret == MODEL_SECRET_KEY else [*keys, self.secret]

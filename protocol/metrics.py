@@ -120,6 +120,15 @@ RECORD_COMPUTE = Metric("record_compute_seconds", COUNTER, "seconds", "As batch_
 FAILED_TIME = Metric("failed_record_seconds", COUNTER, "seconds", "As request_seconds, of records that have failed.")
 CALLED = Metric("padded_elements", COUNTER, "elements", "Elements that the model got for inputs with padding.")
 PADDING = Metric("padding_elements", COUNTER, "elements", "Those of them that were padding.")
+WATCHED = Metric(
+    "watched_records",
+    COUNTER,
+    "records",
+    "Records of shared calls that were computed again alone, by what came of it.",
+    "verdict",
+)
+WATCH_TIME = Metric("watch_seconds", COUNTER, "seconds", "Time for that: 0.5 % of batch_compute_seconds, or less.")
+SHARING_ENDED = Metric("sharing_ended", GAUGE, "", "1 if such a record had another answer alone, else 0.")
 LOG_WRITTEN = Metric("payload_log_written", COUNTER, "requests", "Requests that the payload log has.")
 LOG_DROPPED = Metric("payload_log_dropped", COUNTER, "requests", "Requests that it lacks: too many, or not taken.")
 LOAD_TIME = Metric("model_load_seconds", GAUGE, "seconds", "Time in which the slot loaded its model.")

@@ -1,11 +1,13 @@
 """The interface of every engine: named tensors, one batched call, and errors that name the cause."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -35,6 +37,16 @@ class StartedRecord:
 
     outputs: Callable[[], list[Array]]
     wait: Callable[[float], bool]
+
+
+class CallWatch(Protocol):
+    """What watches the calls that records share (`batched.watch.Watch`)."""
+
+    def attach(self, model: Any) -> None:
+        """Watch over a model, in place of an earlier copy."""
+
+    def shared(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        """Note a call with several records, batch first."""
 
 
 class Model(ABC):
@@ -161,6 +173,9 @@ class Model(ABC):
         """Set the place for what the model counts; most models count nothing."""
         self._counts = counts
 
+    def watch_with(self, watch: CallWatch) -> None:  # noqa: B027
+        """Have the calls watched that records share; an engine's own model knows of none."""
+
     def close(self) -> None:
         """Free the engine's memory. The model cannot be used afterwards."""
         self._loaded = None
@@ -191,6 +206,10 @@ class Wrapper(Model):
         """See `Model.count_into`."""
         super().count_into(counts)
         self._model.count_into(counts)
+
+    def watch_with(self, watch: CallWatch) -> None:
+        """See `Model.watch_with`."""
+        self._model.watch_with(watch)
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         return self.predict(inputs)

@@ -1,19 +1,14 @@
-"""The files of a model, and a fingerprint that changes with them."""
+"""A fingerprint that changes with the files of a model."""
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-from cluster_serving.launcher.command_log import NAME as COMMAND_LOG
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.protocol.errors import ModelError
-
-MOST_FILES = 1000
-"""Files of a model that are looked at."""
+from cluster_serving.protocol.model_files import MOST_FILES, files
 
 
 def look(config: Config) -> str:
@@ -44,22 +39,3 @@ def fingerprint(folder: Path, version: str = "") -> str:
     if not lines:
         return ""
     return hashlib.sha256("\n".join([version, *lines]).encode("utf8", "surrogateescape")).hexdigest()
-
-
-def files(folder: Path) -> Iterator[str]:
-    """Yield the paths of the files that make a model, in order; see `fingerprint`."""
-    seen: set[tuple[int, int]] = set()
-    for parent, folders, names in os.walk(folder, followlinks=True):
-        with suppress(OSError):
-            status = os.stat(parent)
-            place = (status.st_dev, status.st_ino)
-            if place in seen:
-                # A link leads back.
-                folders.clear()
-                continue
-            seen.add(place)
-        # Python writes there when it loads a handler.
-        folders[:] = sorted(name for name in folders if not name.startswith((".", "__pycache__")))
-        for name in sorted(names):
-            if not name.startswith((".", COMMAND_LOG)) and not name.endswith((".yaml", ".yml")):
-                yield os.path.join(parent, name)

@@ -283,3 +283,83 @@ def test_a_slot_counts_its_restarts_and_keeps_the_error_of_the_attempt_before(db
     finally:
         db.srem(JOBS_KEY, job)
         db.delete(JobKeys(job).slots(), JobKeys(job).limits, JobKeys(job).generations)
+
+
+class Model:
+    """A model whose records share calls until `end`."""
+
+    def __init__(self, content=""):
+        self.content = content
+        self.ended = ""
+
+    def end(self, reason):
+        self.ended = reason
+
+
+@pytest.fixture
+def slots(db, job, monkeypatch):
+    """Starts slots, each with a model."""
+    monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
+    reporters = []
+
+    def start(index, submission="start-1", content=""):
+        reporter = SlotReporter(db, RedisOptions("", job), submission, index)
+        reporters.append(reporter)
+        reporter.loading()
+        reporter.sharing = Model(content)
+        reporter.ready(SlotReport("", "", engine="test"))
+        return reporter
+
+    yield start
+    for reporter in reporters:
+        reporter.close()
+    keys = JobKeys(job)
+    db.delete(keys.slots(), keys.limits, keys.generations, keys.one_by_one)
+    db.srem(JOBS_KEY, job)
+
+
+def test_all_slots_of_a_start_compute_one_record_a_call_once_one_has_found_a_reason(db, job, slots):
+    found, other, another_start = slots(0), slots(1), slots(2, "start-2", "a-digest")
+    assert found.marks() == {}
+    found.sharing.ended = "rows differ"
+    found.ready(SlotReport("", "", engine="test", one_by_one="rows differ"))
+    wait_until(lambda: other.sharing.ended == "rows differ")
+    # Also of one that gets no requests.
+    wait_until(
+        lambda: (
+            [report.one_by_one for report in read_reports(db.hgetall(JobKeys(job).slots()))]
+            == ["rows differ", "rows differ", ""]
+        )
+    )
+    assert found.marks() == {"start-1": "rows differ"}
+    assert another_start.sharing.ended == ""
+
+
+def test_the_content_of_a_model_is_marked_once_it_is_known(db, job, slots):
+    slot = slots(0)
+    slot.sharing.ended = "rows differ"
+    wait_until(slot.marks)
+    slot.sharing.content = "a-digest"
+    wait_until(lambda: len(slot.marks()) == 2)
+    assert slot.marks() == {"start-1": "rows differ", "a-digest": "rows differ"}
+    # A mark is written once.
+    slot.sharing.ended = "labels differ"
+    slot.ready(SlotReport("", "", engine="test"))
+    assert slot.marks()["a-digest"] == "rows differ"
+
+
+def test_a_slot_of_another_start_knows_its_model_by_its_content(db, job, slots):
+    found, other = slots(0, "start-1", "a-digest"), slots(1, "start-2")
+    found.sharing.ended = "rows differ"
+    wait_until(lambda: len(found.marks()) == 2)
+    # It hashes its files only now.
+    other.sharing.content = "a-digest"
+    wait_until(lambda: other.sharing.ended == "rows differ")
+
+
+def test_a_mark_that_redis_has_lost_is_written_again(db, job, slots):
+    slot = slots(0, content="a-digest")
+    slot.sharing.ended = "rows differ"
+    wait_until(lambda: len(slot.marks()) == 2)
+    db.delete(JobKeys(job).one_by_one)
+    wait_until(lambda: len(slot.marks()) == 2)

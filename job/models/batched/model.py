@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, Wrapper
+from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
@@ -69,13 +69,15 @@ class BatchedModel(Wrapper):
         # Sizes of an input's records → sizes of the outputs' records.
         self._sizes: dict[tuple[tuple[int, ...], ...], list[tuple[int, ...]]] = {}
         self._problem = ""
+        self._ended = ""
+        self._watch: CallWatch | None = None
         self.inputs = _inputs(model.inputs, self._options[0]) if known else [_partly(spec) for spec in model.inputs]
         self.outputs = list(model.outputs)
 
     @property
     def one_by_one(self) -> str:
         """See `Model.one_by_one`."""
-        return self._problem
+        return self._problem or self._ended
 
     def expect(self, inputs: Sequence[TensorSpec]) -> None:
         """Set dtypes and shapes of inputs, batch first, that the engine does not tell."""
@@ -117,19 +119,21 @@ class BatchedModel(Wrapper):
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`."""
         count = len(inputs[0])
-        if self._is_plain:
+        if self._is_plain and not self._ended:
             outputs = self._model.predict(inputs)
             for array in outputs:
                 if not array.ndim or len(array) != count:
                     break
             else:
                 if not self._varies or self._other_size(inputs, outputs) is None:
+                    if self._watch is not None and count > 1:
+                        self._watch.shared(inputs, outputs)
                     return outputs
-        ranks = () if self._options else tuple([array.ndim for array in inputs])
+        ranks = self._ranks(inputs)
         axes = self._axes.get(ranks)
         if axes is None or not axes.certain:
             axes = self._learn(ranks, axes, inputs)
-        if axes.problem:
+        if axes.problem or self._ended:
             return self._alone(ranks, inputs, count)
         try:
             outputs = self._together(axes, inputs, count)
@@ -140,7 +144,7 @@ class BatchedModel(Wrapper):
             name = self._model.outputs[index].name
             self._doubt(ranks, replace(axes, problem=f"the sizes of output {name!r} follow the data", constants=()))
             return self._alone(ranks, inputs, count)
-        if not axes.constants or count == 1:
+        if count == 1:
             return outputs
         constants = [(index, row) for index, row in enumerate(axes.constants) if row is not None]
         if any(outputs[index].shape[1:] != row.shape for index, row in constants):
@@ -148,11 +152,46 @@ class BatchedModel(Wrapper):
             self._keep(ranks, replace(axes, problem=UNPROVEN, certain=False, constants=()))
             return self.predict(inputs)
         changed = [index for index, row in constants if (outputs[index] != row).any()]
-        return self._compare(ranks, inputs, outputs, changed) if changed else outputs
+        if changed:
+            return self._compare(ranks, inputs, outputs, changed)
+        if self._watch is not None:
+            self._watch.shared(inputs, outputs)
+        return outputs
+
+    def watch_with(self, watch: CallWatch) -> None:
+        """See `Model.watch_with`."""
+        self._watch = watch
+        watch.attach(self)
+
+    @property
+    def rounding(self) -> float:
+        """See `Model.tolerance`."""
+        return self._model.tolerance
+
+    def end_sharing(self, reason: str) -> None:
+        """Compute each record in a call of its own from now on; any thread may call it."""
+        if not self._ended:
+            log.warning("%s: %s; from now on each record is computed alone", self.engine, reason)
+        self._ended = reason
+
+    def alone(self, inputs: Sequence[Array]) -> list[Array]:
+        """Compute records in calls of their own, after others of their ranks."""
+        return self._alone(self._ranks(inputs), inputs, len(inputs[0]))
+
+    def together(self, inputs: Sequence[Array]) -> list[Array]:
+        """Compute records in shared calls, unwatched, after others of their ranks."""
+        try:
+            return self._together(self._axes[self._ranks(inputs)], inputs, len(inputs[0]))
+        except _Disproved as disproved:
+            name = self._model.outputs[disproved.args[0]].name
+            raise InferenceFailed(f"output {name!r} does not follow the batch") from None
 
     def start(self, record: Sequence[Array]) -> StartedRecord:
         """See `Model.start`."""
         return self._model.start(record)
+
+    def _ranks(self, inputs: Sequence[Array]) -> tuple[int, ...]:
+        return () if self._options else tuple([array.ndim for array in inputs])
 
     def _prove(
         self, options: Sequence[Reading], kinds: Sequence[str] = KINDS, draws: Sequence[Draw] = ()

@@ -17,9 +17,9 @@ from pathlib import Path
 from cluster_serving.job.main import engine_requirements
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.jobs import model_files
 from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, has_figures
 from cluster_serving.launcher.services import state
+from cluster_serving.protocol import model_files
 
 Scope = tuple[int | None, int | None]
 

@@ -7,8 +7,12 @@ import functools
 import numpy as np
 import pytest
 
+from cluster_serving.job.models.batched.verdict import SAME
+from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.request import Request
+from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import NATIVE, Entry
+from cluster_serving.protocol.metrics import WATCHED
 from cluster_serving.protocol.results import decode_outputs, to_fields
 from tests.support.fixtures.predictor import predictor
 from tests.support.payloads.axes_zoo import cases
@@ -35,6 +39,9 @@ def answers(served, records):
 @pytest.mark.parametrize("name", CASES)
 def test_any_mix_of_requests_gets_the_answers_that_each_gets_alone(name, tmp_path):
     model, records, expected = served(name, tmp_path)
+    counts = Counts()
+    watch = Watch(counts)
+    model.servable.model.watch_with(watch)
     rng = np.random.default_rng(2)
     for count in (1, 4, 2, 3, 1, 7, 4, 8, 5):
         chosen = rng.integers(0, RECORDS, count)
@@ -43,7 +50,12 @@ def test_any_mix_of_requests_gets_the_answers_that_each_gets_alone(name, tmp_pat
             for own, array in zip(expected[index], outputs.values(), strict=True):
                 assert array.shape == own.shape
                 np.testing.assert_allclose(array, own, rtol=1e-4, atol=1e-5)
+        watch.check(lambda judge: judge())
     reason = model.servable.one_by_one
     assert bool(reason) != CASES[name].shares, reason
+    # The records that shared calls were computed again. One that is started by itself has shared none.
+    shared = CASES[name].shares and not model.overlaps
+    watched = {field: count for field, count in counts.take().items() if field.startswith(WATCHED.name)}
+    assert watched == ({f"{WATCHED.name}:{SAME}": 7} if shared else {})
     print(model.report().model)
     model.close()
