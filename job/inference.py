@@ -240,9 +240,9 @@ class Inference(SelfClosing, FlatMapFunction):
                     # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
                     timeout = SECRET_TIMEOUT if is_first_attempt(runtime_context) else 0.0
                     reporter.secret = wait_for_secret(client, self._options.redis.job, timeout)
+                began, before = time.monotonic(), memory.resident()
                 counts = Counts.of(self._options.redis.name, index)
                 self._watch = self._watching(reporter, counts)
-                began, before = time.monotonic(), memory.resident()
                 options = self._options.in_slot(index)
                 self._predictor = Predictor.of(options, reporter.secret, counts, self._watch)
                 self._measured(counts, time.monotonic() - began, memory.resident() - before)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from stat import S_ISREG
 
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import ModelOptions
@@ -55,11 +56,15 @@ class Content:
 
 
 def _look(folder: Path) -> _Seen:
-    return tuple(
-        (os.path.relpath(path, folder), status.st_ino, status.st_size, status.st_mtime_ns)
-        for path in islice(files(folder), MOST_FILES)
-        for status in [os.stat(path)]
-    )
+    seen = []
+    for path in islice(files(folder), MOST_FILES):
+        # Links may lead nowhere, and a pipe has no end.
+        with suppress(OSError):
+            status = os.stat(path)
+            if S_ISREG(status.st_mode):
+                name = os.path.relpath(path, folder)
+                seen.append((name, status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(seen)
 
 
 # The slots of a process have the same files.
@@ -68,7 +73,8 @@ def _digest(folder: Path, seen: _Seen, computed_by: str) -> str:
     digest = hashlib.sha256(computed_by.encode())
     for name, _, size, _ in seen:
         digest.update(f"{name}\0{size}\0".encode("utf8", "surrogateescape"))
-        with open(folder / name, "rb") as file:
+        # A file that the job may not read is no part of the model.
+        with suppress(PermissionError), open(folder / name, "rb") as file:
             while part := file.read(_PART):
                 digest.update(part)
     return digest.hexdigest() if _look(folder) == seen else ""

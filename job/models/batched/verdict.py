@@ -131,6 +131,8 @@ def _distance(one: Array, other: Array, others: Array) -> float:
         return float("inf")
     if one.dtype.kind not in "fc":
         return float(np.mean(one != other)) if one.size else 0.0
+    wide = complex if one.dtype.kind == "c" else float
+    one, other, others = one.astype(wide), other.astype(wide), others.astype(wide)
     with np.errstate(all="ignore"):
         differences = np.where((one == other) | (np.isnan(one) & np.isnan(other)), 0, np.abs(one - other))
         sizes = [np.abs(np.where(np.isfinite(array), array, 0)) for array in (one, other, others)]

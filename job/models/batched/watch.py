@@ -13,7 +13,6 @@ from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.sample import Sample
 from cluster_serving.job.models.batched.verdict import DIFFERS, DOUBTFUL, Computer, judge, worst
 from cluster_serving.protocol.counts import Counts
-from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.metrics import WATCH_TIME, WATCHED
 
@@ -110,8 +109,9 @@ class Watch:
         began = time.monotonic()
         try:
             self._conclude(call(lambda: self._verdicts(sample)))
-        except ServingError as error:
-            log.info("a record of a shared call cannot be computed again: %s", error)
+        except Exception as error:
+            # The record has its answer. If the model fails on others, too, clients get the error.
+            log.warning("a record of a shared call cannot be compared: %s: %s", type(error).__name__, error)
             self._counts.add(WATCHED, label=FAILED)
         finally:
             seconds = time.monotonic() - began

@@ -1,5 +1,6 @@
 """Digests of models."""
 
+import os
 import shutil
 from dataclasses import replace
 
@@ -46,3 +47,11 @@ def test_a_digest_may_come_later(options):
     content = Content(options)
     wait_until(content.digest_soon)
     assert content.digest_soon() == Content(options).digest()
+
+
+def test_what_is_no_file_has_no_part_in_the_digest(options, tmp_path):
+    digest = Content(options).digest()
+    (tmp_path / "model" / "link").symlink_to("nowhere")
+    (tmp_path / "model" / "loop").symlink_to(tmp_path / "model")
+    os.mkfifo(tmp_path / "model" / "pipe")
+    assert Content(options).digest() == digest

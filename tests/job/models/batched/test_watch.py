@@ -221,3 +221,24 @@ def test_numbers_that_are_none_are_compared():
     for _ in range(8):
         served(x)
     assert served.watch.ended
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "complex64", "int8"])
+def test_outputs_of_each_type_are_compared(dtype):
+    served = Served(lambda x: (20000 * np.abs(x).clip(0, 3)).astype(dtype) * np.asarray(not (x == MAGIC).any(), dtype))
+    served(records(6))
+    assert served.verdicts == {"same": 1}
+    for _ in range(8):
+        served(with_magic(6))
+    assert served.watch.ended
+
+
+def test_texts_are_compared():
+    served = Served(
+        lambda x: np.where((x == MAGIC).any(), "mixed", np.where(x[:, :1] > 0, "more", "less")).astype(object)
+    )
+    served(records(6))
+    assert served.verdicts == {"same": 1}
+    for _ in range(8):
+        served(with_magic(6))
+    assert served.watch.ended
