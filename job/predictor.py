@@ -99,7 +99,7 @@ class Predictor:
         self._post_processing = post_processing
         self._already_batched = batch.input_already_batched
         kind: type[Servable] = ServedModel
-        make: Callable[[], Servable] = partial(ServedModel, options, secret, self._counts)
+        make: Callable[[], Servable] = partial(ServedModel, options, secret, self._counts, batch.max_batch_size)
         format = check(options).format
         if format == HANDLER:
             kind = HandledModel

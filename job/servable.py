@@ -105,7 +105,9 @@ class Servable(ABC):
 
 
 class ServedModel(Servable):
-    """A model of one of the engines; `secret` has secret and salt of an encrypted one.
+    """A model of one of the engines.
+
+    `secret` has secret and salt of an encrypted one, and `most` is the most records of a call.
 
     Raises:
         ModelError: If the model cannot be loaded, or fails on a batch of zeros.
@@ -114,8 +116,8 @@ class ServedModel(Servable):
 
     model: Model
 
-    def __init__(self, options: ModelOptions, secret: tuple[str, str], counts: Counts) -> None:
-        self.model = load_model(options, *secret)
+    def __init__(self, options: ModelOptions, secret: tuple[str, str], counts: Counts, most: int) -> None:
+        self.model = load_model(options, *secret, most)
         self.model.count_into(counts)
         try:
             self.zeros = self.model.warm_up(batch=1)

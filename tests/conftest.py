@@ -1,6 +1,8 @@
 """Fixtures shared by all tests: a real Redis, and the product itself with its Redis and Flink, each started once."""
 
+import os
 import secrets
+import tempfile
 import time
 
 import pytest
@@ -26,6 +28,8 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    # Nothing of the tests is left in the cache of a user; all of them share what is proven about a model.
+    os.environ.setdefault("CLUSTER_SERVING_CACHE", f"{tempfile.gettempdir()}/cluster-serving-test-cache-{os.getuid()}")
     if config.getoption("fast"):
         config.option.markexpr = markers.FAST
 

@@ -59,6 +59,7 @@ class HandledModel(Servable):
         counts: Counts,
     ) -> None:
         self._options = options
+        self._most = max_batch_size
         self._engines: dict[tuple[Path, ...], Engine] = {}
         self._own_device = ""
         self._memories: dict[str, BatchMemory] = {}
@@ -227,7 +228,7 @@ class HandledModel(Servable):
             with load_lock.held(files.format.lock, options):
                 engine = load_engine(files, options)
                 try:
-                    self._engines[files.paths] = _engine(engine, files, options)
+                    self._engines[files.paths] = _engine(engine, files, options, self._most)
                 except BaseException:
                     engine.close()
                     raise
@@ -321,10 +322,10 @@ class _Prepared(dict[str, Any]):
     """A record that `preprocess` has returned."""
 
 
-def _engine(model: Model, files: ModelFiles, options: ModelOptions) -> Engine:
+def _engine(model: Model, files: ModelFiles, options: ModelOptions, most: int) -> Engine:
     """Return a model as handlers call it, warmed up."""
     name = files.paths[0].name
-    batched = partial(served, model, files, options)
+    batched = partial(served, model, files, options, most)
     reads_texts = tokenizer.is_used(files.folder, options.tokenizer)
     takes_records = bool(reads_texts or options.padding or options.pooling or options.normalize)
     if takes_records:

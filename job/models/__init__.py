@@ -8,13 +8,15 @@ from pathlib import Path
 from cluster_serving.job.models import load_lock
 from cluster_serving.job.models.base import ROUGH, Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.models.batched.axes import Whole
+from cluster_serving.job.models.batched.kept import KeptProof
 from cluster_serving.job.models.batched.model import BatchedModel
+from cluster_serving.job.models.content import Content
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check, check_engine, detect
 from cluster_serving.job.models.devices import device_of
 from cluster_serving.job.models.encryption import decrypt_folder
 from cluster_serving.job.models.formats import Format, imported, requirements
 from cluster_serving.job.models.text.model import with_text
-from cluster_serving.job.options import CPU, ModelOptions
+from cluster_serving.job.options import CPU, MOST_ROWS, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.signature import DTYPES
 
@@ -34,10 +36,11 @@ __all__ = [
 ]
 
 
-def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model:
+def load_model(options: ModelOptions, secret: str = "", salt: str = "", most: int = MOST_ROWS) -> Model:
     """Load one copy of the model. Only the engine that the model needs is imported.
 
-    `secret` and `salt` decrypt the files if `options.encrypted`; they are not used otherwise.
+    `secret` and `salt` decrypt the files if `options.encrypted`; they are not used otherwise. Calls have at most so
+    many (`most`) records.
 
     Raises:
         EngineMissing: If the engine is not installed.
@@ -50,8 +53,16 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "") -> Model
         with decrypted(options, files.folder, (secret, salt)) as folder, load_lock.held(files.format.lock, options):
             return load_engine(detect(folder), options)
 
+    content = Content(options)
     with decrypted(options, files.folder, (secret, salt)) as folder:
-        return load_from(detect(folder), options, again)
+        plain = detect(folder)
+        engine = load_engine(plain, options)
+        try:
+            kept = KeptProof(content, replace(options, device=engine.device), plain.format.package, most)
+            return served(engine, plain, options, most, again, kept)
+        except BaseException:
+            engine.close()
+            raise
 
 
 @contextmanager
@@ -65,16 +76,6 @@ def decrypted(options: ModelOptions, folder: Path, secret: tuple[str, str]) -> I
             yield plain
         except ModelError as error:
             raise ModelError(str(error).replace(str(plain), str(folder))) from error
-
-
-def load_from(files: ModelFiles, options: ModelOptions, renew: Callable[[], Model]) -> Model:
-    """Load one copy of a model from its files; see `load_model` and `served`."""
-    engine = load_engine(files, options)
-    try:
-        return served(engine, files, options, renew)
-    except BaseException:
-        engine.close()
-        raise
 
 
 def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
@@ -96,12 +97,19 @@ def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
     return model
 
 
-def served(engine: Model, files: ModelFiles, options: ModelOptions, renew: Callable[[], Model] | None = None) -> Model:
+def served(
+    engine: Model,
+    files: ModelFiles,
+    options: ModelOptions,
+    most: int,
+    renew: Callable[[], Model] | None = None,
+    kept: KeptProof | None = None,
+) -> Model:
     """Return a model whose batch comes first, and that reads texts, pads and pools as the options want it.
 
-    `renew` loads the engine's model once more, if nothing else refers to it; see `BatchedModel`.
+    See `BatchedModel` for the arguments. `renew` is for an engine's model to which nothing else refers.
     """
-    model = BatchedModel(engine, renew=renew, whole=options.whole_inputs)
+    model = BatchedModel(engine, most, renew=renew, whole=options.whole_inputs, kept=kept)
     if problem := _contradiction(model, options.input_shapes) or _unknown(engine, options.whole_inputs):
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
     return with_text(model, files.folder, options)

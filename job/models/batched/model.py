@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, readings, take
 from cluster_serving.job.models.batched.comparison import alike
+from cluster_serving.job.models.batched.kept import KeptProof, read, write
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU, MOST_ROWS
@@ -43,16 +45,20 @@ class BatchedModel(Wrapper):
         most: Most records of a call.
         renew: Loads the model once more, without what it may remember of the calls that have proven its axes.
         whole: See `Whole`.
+        kept: Keeps the proof of the axes.
     """
 
     def __init__(
         self,
         model: Model,
         most: int = MOST_ROWS,
+        *,
         renew: Callable[[], Model] | None = None,
         whole: Whole = None,
+        kept: KeptProof | None = None,
     ) -> None:
         super().__init__(model)
+        self._kept = kept
         self._whole = whole
         self._most = most
         self._renew = renew
@@ -93,11 +99,19 @@ class BatchedModel(Wrapper):
         if self._model.row_wise:
             self._keep((), Axes(self._options[0], (0,) * len(self._model.outputs)))
             return
-        # An index beyond a table would end the process.
-        careful = self._careful and (self.device != CPU or any(map(_has_indices, self._raw_inputs)))
-        found = self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])
+        with self._kept.file() if self._kept else nullcontext() as file:
+            found = None if file is None else read(file, self._model)
+            if found is None:
+                found = self._prove_randomly()
+                if found is not None and file is not None:
+                    write(file, found)
         if found is not None:
             self._keep((), found)
+
+    def _prove_randomly(self) -> Axes | None:
+        # An index beyond a table would end the process.
+        careful = self._careful and (self.device != CPU or any(map(_has_indices, self._raw_inputs)))
+        return self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])
 
     def warm_up(self, batch: int | None) -> list[Array] | None:
         """See `Model.warm_up`; zeros need not be a possible request, where others were computed."""

@@ -223,3 +223,24 @@ def test_a_file_that_is_cut_off_is_said_to_be(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ModelError, match=r"model\.pt is cut off: copy it again"):
         load(tmp_path)
+
+
+class Counting(torch.nn.Module):
+    """Adds the number of its calls to each answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return 0 * x + self.calls
+
+
+def test_trials_leave_no_state_behind(tmp_path, caplog):
+    model_zoo.save_torchscript(tmp_path, Counting())
+    model = load(tmp_path)
+    x = np.ones((1, 2), np.float32)
+    assert [model.predict([x])[0].tolist() for _ in range(2)] == [[[1, 1]], [[2, 2]]]
+    assert "keeps a state between calls" in model.one_by_one
+    assert "keeps a state between calls; if it keeps a state, answers depend on the requests before" in caplog.text
