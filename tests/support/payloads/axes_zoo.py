@@ -182,6 +182,21 @@ def onnx_cases() -> dict[str, Case]:
         VECTOR, {"y": 0}, lambda: [node("Softmax", ["x"], ["y"], axis=0)],
         {"x": (f, ["n", 4])}, {"y": (f, ["n", 4])}, shares=False,
     )  # fmt: skip
+    for name, weight in (("a little of the record before", 0.02), ("a trace of the record before", 1e-6)):
+        found[name] = _onnx(
+            VECTOR, {"y": 0},
+            lambda: [
+                node("Slice", ["x", "zero", "one", "zero"], ["first"]),
+                node("Slice", ["x", "zero", "last", "zero"], ["rest"]),
+                node("Sub", ["first", "first"], ["nothing"]),
+                node("Concat", ["nothing", "rest"], ["before"], axis=0),
+                node("Mul", ["before", "weight"], ["some"]),
+                node("Add", ["x", "some"], ["y"]),
+            ],
+            {"x": (f, ["n", 4])}, {"y": (f, ["n", 4])},
+            {"zero": np.array([0]), "one": np.array([1]), "last": np.array([-1]), "weight": np.array(weight, "f4")},
+            shares=False,
+        )  # fmt: skip
     found["similarities"] = _onnx(
         VECTOR, {"y": None}, lambda: [node("Transpose", ["x"], ["z"], perm=[1, 0]), node("MatMul", ["x", "z"], ["y"])],
         {"x": (f, ["n", 4])}, {"y": (f, ["n", "n"])}, shares=False,
