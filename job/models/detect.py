@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cluster_serving.job.models import requirements
+from cluster_serving.job.models.foreign import way_out
 from cluster_serving.job.models.formats import Format, formats
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
@@ -195,4 +196,7 @@ def _error(folder: str | Path, names: list[str], problem: str, expected: Iterabl
     formats = "; ".join(map(str, expected))
     numbered = any(name.removesuffix("/").isdecimal() for name in names)
     hint = " If the subfolders are versions, name one in modelVersion." if numbered else ""
-    return ModelError(f"the model folder {folder} holds {problem}. Found: {listed}. Expected one of: {formats}.{hint}")
+    way = "" if hint else way_out(names)
+    return ModelError(
+        f"the model folder {folder} holds {problem}. Found: {listed}.{way} Expected one of: {formats}.{hint}"
+    )

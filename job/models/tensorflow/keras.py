@@ -4,10 +4,13 @@ import os
 import shutil
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.job.models.base import cause
+import numpy as np
+
+from cluster_serving.job.models.base import ROUGH, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.encryption import scratch_folder
 from cluster_serving.job.models.tensorflow.session import SessionModel, tf
@@ -20,6 +23,9 @@ import h5py
 import keras
 
 from cluster_serving.job.models.tensorflow import keras2
+
+_TRIED = ((1, 6), (3, 9))
+"""Records, and free sizes, with which a graph is compared with the model."""
 
 _EXPORT = "export it with model.export('folder') where it was trained, and serve that SavedModel"
 
@@ -69,8 +75,58 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
         module.weights = [variable.value for variable in model.variables]
         module.call = tf.function(call)
         specs = {f"input_{i}": tf.TensorSpec(t.shape, t.dtype, f"input_{i}") for i, t in enumerate(model.inputs)}
-        tf.saved_model.save(module, folder, signatures=module.call.get_concrete_function(**specs))
+        function = module.call.get_concrete_function(**specs)
+        _compare(path, model, function, call, specs)
+        tf.saved_model.save(module, folder, signatures=function)
         return [tensor.name for tensor in model.inputs], _output_names(model)
+
+
+def _compare(path: Path, model: Any, function: Any, call: Any, specs: dict[str, Any]) -> None:
+    """Raise an error if the model gives other results as a graph, for free sizes: some layers trace one of them."""
+    if not any(None in spec.shape.as_list()[1:] for spec in specs.values()):
+        return
+    for batch, size in _TRIED:
+        generator = tf.random.Generator.from_seed(0)
+        try:
+            given = {
+                name: _random(generator, [batch, *(size if one is None else one for one in spec.shape[1:])], spec.dtype)
+                for name, spec in specs.items()
+            }
+            expected = call(**given)
+        except Exception:  # noqa: S112 - sizes that the model does not take
+            continue
+        try:
+            found = function(**given)
+            same = all(_is_close(expected[name], found[name]) for name in expected)
+        except tf.errors.OpError:
+            same = False
+        if not same:
+            layers = [layer.name for layer in _layers(model) if isinstance(layer, keras.layers.TimeDistributed)]
+            named = f"layer {layers[0]!r} (TimeDistributed)" if layers else "a layer"
+            raise ModelError(
+                f"{path}: as a graph, {named} computes something else for records of a free size than the model does "
+                f"(Keras {keras.__version__}); give the model an input of a fixed size, such as "
+                "keras.Input((5, 8, 8, 3)), and save it again"
+            )
+
+
+def _random(generator: Any, shape: list[int], dtype: Any) -> Any:
+    if dtype == tf.string:
+        return tf.fill(shape, "a")
+    return tf.cast(generator.uniform(shape, 0, 2), dtype)
+
+
+def _is_close(one: Any, other: Any) -> bool:
+    one, other = np.asarray(one), np.asarray(other)
+    if one.dtype.kind not in "fc":
+        return np.array_equal(one, other)
+    return one.shape == other.shape and np.allclose(one, other, ROUGH, ROUGH * np.abs(one).max(initial=0), True)
+
+
+def _layers(model: Any) -> Iterator[Any]:
+    for layer in getattr(model, "layers", ()):
+        yield layer
+        yield from _layers(layer)
 
 
 def _load(path: Path, scratch: Path) -> Any:

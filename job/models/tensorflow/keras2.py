@@ -69,6 +69,8 @@ def _upgraded(value: Any) -> Any:
         return [_upgraded(item) for item in value]
     if not isinstance(value, dict):
         return value
+    if value.get("class_name") == "Sequential":
+        value = value | {"config": _with_input(value["config"])}
     value = {key: _upgraded(item) for key, item in value.items()}
     kind, config = value.get("class_name"), value.get("config")
     if not isinstance(kind, str) or not isinstance(config, dict):
@@ -93,3 +95,22 @@ def _upgraded(value: Any) -> Any:
     if kind == "BatchNormalization" and isinstance(config.get("axis"), list) and len(config["axis"]) == 1:
         (config["axis"],) = config["axis"]
     return value
+
+
+def _with_input(written: Any) -> dict[str, Any]:
+    """Return the configuration of a Sequential that begins with its input; up to Keras 2.3 the first layer has it."""
+    # The oldest files have the layers alone.
+    config: dict[str, Any] = {**written} if isinstance(written, dict) else {"name": "sequential", "layers": written}
+    first = next(iter(config.get("layers", ())), None)
+    while isinstance(first, dict) and first.get("class_name") == "Sequential":
+        inner = first["config"]
+        first = next(iter(inner["layers"] if isinstance(inner, dict) else inner), None)
+    if isinstance(first, dict) and first.get("class_name") != "InputLayer" and "batch_input_shape" in first["config"]:
+        own = first["config"]
+        taken = {
+            "batch_shape": own["batch_input_shape"],
+            "dtype": own.get("dtype") or "float32",
+            "name": f"{own['name']}_input",
+        }
+        config["layers"] = [{"class_name": "InputLayer", "config": taken}, *config["layers"]]
+    return config

@@ -1,8 +1,10 @@
 """TensorFlow SavedModel: `saved_model.pb` and `variables/`."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.encryption import scratch_folder
 from cluster_serving.job.models.tensorflow.session import SessionModel, tf, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -16,8 +18,19 @@ class SavedModel(SessionModel):
     Inputs and outputs are in the alphabetical order of its keys.
     """
 
+    def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
+        self._folder = str(files.folder)
+        super().__init__(files, options)
+        if _lacks_variables(self._session, [tensor.op for tensor in self._fetches]):
+            # As tf.saved_model.save writes a model of Keras 3: only objects, not the graph, know of the variables.
+            self.close()
+            with scratch_folder(sum(file.stat().st_size for file in files.folder.rglob("*"))) as folder:
+                _write_again(self._folder, str(folder))
+                self._folder = str(folder)
+                super().__init__(files, options)
+
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
-        folder = str(files.folder)
+        folder = self._folder
         meta = with_operators(
             lambda: tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], folder, clear_devices=True),
             files.folder,
@@ -39,6 +52,32 @@ class SavedModel(SessionModel):
             f"{files.folder} has no signature {_SIGNATURE!r}"
             + (f"; name the tensors of another one in config.yaml: {listed}" if listed else ", nor another one")
         )
+
+
+def _lacks_variables(session: Any, operations: Iterable[Any]) -> bool:
+    """Return True if an operation that these need reads a variable without a value."""
+    seen, left = set(), list(operations)
+    while left:
+        operation = left.pop()
+        if operation not in seen:
+            seen.add(operation)
+            left += [tensor.op for tensor in operation.inputs]
+    with session.graph.as_default():
+        known = [
+            tf.raw_ops.VarIsInitializedOp(resource=operation.outputs[0])
+            for operation in seen
+            if operation.type == "VarHandleOp"
+        ]
+    return not all(session.run(known))
+
+
+def _write_again(folder: str, copy: str) -> None:
+    """Write a copy of a SavedModel whose graph has the values of its variables."""
+    module = tf.Module()
+    module.restored = tf.saved_model.load(folder)
+    signatures = dict(module.restored.signatures)
+    module.variables_of_signatures = [function.variables for function in signatures.values()]
+    tf.saved_model.save(module, copy, signatures=signatures)
 
 
 def _tensors(tensors: Any) -> str:

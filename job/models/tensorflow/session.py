@@ -89,9 +89,10 @@ class SessionModel(Model):
                 outputs = _tensors(self._session.graph, "output", options.outputs, output_keys)
                 # numpy has no bfloat16: such inputs come, and such outputs leave, as float32.
                 self._halves = [index for index, t in enumerate(inputs.values()) if t.dtype == tf.bfloat16]
-                fetches = [tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t for t in outputs.values()]
+                fetches: list[Any] = [tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t for t in outputs.values()]
             self.inputs = [_spec(name, tensor) for name, tensor in inputs.items()]
             self.outputs = [_spec(name, tensor) for name, tensor in zip(outputs, fetches, strict=True)]
+            self._fetches = fetches
             self._call: Any = self._session.make_callable(fetches, feed_list=[*inputs.values()], accept_options=True)
         except BaseException:
             self._session.close()
@@ -101,7 +102,7 @@ class SessionModel(Model):
 
     def close(self) -> None:
         """Free the session."""
-        self._call = None
+        self._call, self._fetches = None, []
         self._session.close()
 
     @abstractmethod

@@ -144,6 +144,26 @@ def test_a_folder_without_exactly_one_model_is_refused(tmp_path, names, problem)
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("forest.pkl", "skops.io.dump"),
+        ("forest.joblib", "skops.io.dump"),
+        ("net.tflite", "examples/engines/litert"),
+        ("model.safetensors", "cluster-serving-init --from"),
+        ("pytorch_model.bin", "cluster-serving-init --from"),
+        ("epoch=3.ckpt", "torch.export.save"),
+        ("weights.npz", "load it in a handler"),
+        ("cc.en.300.bin", "fastText"),
+    ],
+)
+def test_a_model_that_no_engine_serves_has_a_way_out(tmp_path, name, way):
+    (tmp_path / name).touch()
+    with pytest.raises(ModelError) as error:
+        detect(tmp_path)
+    assert f"{name}: " in str(error.value) and way in str(error.value)
+
+
 def test_a_folder_of_many_files_is_not_listed_in_full(tmp_path):
     with pytest.raises(ModelError, match=r"f19\.txt and 30 more"):
         detect(make(tmp_path, [f"f{number:02}.txt" for number in range(50)]))

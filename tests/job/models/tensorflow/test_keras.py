@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -119,6 +121,49 @@ def test_files_of_keras_2_are_computed_as_it_did(tmp_path, name, suffix):
     model = load(tmp_path)
     x = answers[f"{name}_x"].astype(model.inputs[0].dtype)
     np.testing.assert_allclose(model.predict([x])[0], answers[f"{name}_y"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("oldest", [False, True])
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_sequential_of_before_2_4_has_its_input_in_the_first_layer(tmp_path, oldest, nested):
+    layers = [keras.layers.Dense(5, activation="tanh", name="a"), keras.layers.Dense(2, name="b")]
+    inner = [keras.Sequential([keras.Input((4,)), layers[0]], name="inner"), layers[1]] if nested else layers
+    kept = keras.Sequential([keras.Input((4,)), *inner])
+    model_zoo.save_keras(tmp_path, kept, ".h5")
+
+    def older(config):
+        """The configuration as the older versions wrote it."""
+        found = []
+        for layer in config["layers"]:
+            if layer["class_name"] == "Sequential":
+                found.append({"class_name": "Sequential", "config": older(layer["config"])})
+            elif layer["class_name"] != "InputLayer":
+                own = {key: layer["config"][key] for key in ("name", "units", "activation", "use_bias")}
+                shape = {} if found else {"batch_input_shape": [None, 4], "dtype": "float32"}
+                found.append({"class_name": "Dense", "config": own | shape})
+        return found if oldest else {"name": config["name"], "layers": found}
+
+    with h5py.File(tmp_path / "model.h5", "r+") as file:
+        config = json.loads(file.attrs["model_config"])["config"]
+        file.attrs["model_config"] = json.dumps({"class_name": "Sequential", "config": older(config)})
+        file.attrs["keras_version"] = "2.2.4"
+    x = np.random.default_rng(0).normal(0, 1, (3, 4)).astype(np.float32)
+    np.testing.assert_allclose(load(tmp_path).predict([x])[0], kept(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_graph_that_computes_something_else_than_the_model_is_refused(tmp_path):
+    def saved(steps):
+        layer = keras.layers.TimeDistributed(keras.layers.Dense(2), name="each")
+        convolution = keras.layers.TimeDistributed(keras.layers.Conv1D(2, 3), name="steps")
+        return keras.Sequential([keras.Input((steps, 8, 3)), convolution, layer])
+
+    model_zoo.save_keras(tmp_path / "free", saved(None))
+    with pytest.raises(ModelError, match=r"layer 'steps' \(TimeDistributed\) computes something else.*fixed size"):
+        load(tmp_path / "free")
+    model = saved(5)
+    model_zoo.save_keras(tmp_path / "fixed", model)
+    x = np.random.default_rng(0).normal(0, 1, (3, 5, 8, 3)).astype(np.float32)
+    np.testing.assert_allclose(load(tmp_path / "fixed").predict([x])[0], model(x), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -150,3 +150,13 @@ def test_a_model_without_its_variables_is_refused(tmp_path, digit_folders):
     next(folder.glob("variables/*.data-*")).unlink()
     with pytest.raises(ModelError, match=r"TensorFlow cannot load .*saved_model\.pb"):
         load(folder)
+
+
+@pytest.mark.parametrize("size", [3, None])
+def test_a_model_of_keras_3_that_tensorflow_has_saved_has_its_variables(tmp_path, size):
+    import keras
+
+    model = keras.Sequential([keras.Input((size, 4)), keras.layers.Dense(2, activation="tanh")])
+    tf.saved_model.save(model, str(tmp_path))
+    x = np.random.default_rng(0).normal(0, 1, (2, 3, 4)).astype(np.float32)
+    np.testing.assert_allclose(load(tmp_path).predict([x])[0], model(x), rtol=1e-5, atol=1e-6)
