@@ -17,6 +17,7 @@ OPTIONS = JobOptions(
         ("a",),
         ("b", "c"),
         ((1, 2), ()),
+        ("x",),
         True,
         True,
         "handler:A",

@@ -90,7 +90,7 @@ def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
         (["net.tflite"], "no model. Found: net.tflite"),
         (["net.pt/"], "no model. Found: net.pt/"),
         (["net.xml"], "only a part of a model. Found: net.xml. Expected one of: OpenVINO: *.xml and *.bin."),
-        (["net.bin"], "only a part of a model. Found: net.bin. Expected one of: OpenVINO: *.xml and *.bin."),
+        (["net.bin"], "only a part of a model. Found: net.bin. net.bin: beside its .xml it is a model of OpenVINO; "),
         (
             ["saved_model.pb"],
             "only a part of a model. Found: saved_model.pb. Expected one of: TensorFlow: saved_model.pb",
