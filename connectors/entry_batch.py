@@ -83,12 +83,6 @@ class EntryBatch(NamedTuple):
         return cls(slot_key, more, flow_id, entries)
 
 
-def slot_key(raw: bytes) -> int:
-    """Return the Flink key of a serialized entry batch."""
-    key: int = struct.unpack_from("<i", raw)[0]
-    return key
-
-
 def by_size(entries: Sequence[Entry], limit: int) -> Iterator[Sequence[Entry]]:
     """Cut entries into runs of at most `limit` payload bytes, or of one entry, so that none fills Flink's memory."""
     start = size = 0

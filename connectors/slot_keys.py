@@ -1,5 +1,6 @@
 """Keys that Flink assigns to given subtasks, so that requests stay in the slot that read them."""
 
+import struct
 from dataclasses import dataclass
 
 
@@ -22,3 +23,12 @@ class SlotKeys:
         """Return a key of a subtask, of which there are `parallelism`."""
         # As KeyGroupRangeAssignment.computeOperatorIndexForKeyGroup of Flink.
         return next(key for key, group in enumerate(self.groups) if group * parallelism // self.group_count == subtask)
+
+
+def slot_key(raw: bytes) -> int:
+    """Return the Flink key of a serialized entry batch (`connectors.entry_batch`), which begins with it.
+
+    The program that submits a job needs it, and imports no entries: they bring NumPy and PyArrow.
+    """
+    key: int = struct.unpack_from("<i", raw)[0]
+    return key

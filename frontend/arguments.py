@@ -61,9 +61,9 @@ def read(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     options = load(
         HttpOptions,
         [
-            sources.command_line(HttpOptions, parsed),
+            sources.command_line(parsed),
             sources.environment(HttpOptions, environment),
-            Source(HttpOptions, job),
+            job,
             *(_of_file(path) if path else ()),
         ],
     )
@@ -87,4 +87,4 @@ def _of_file(path: Path) -> tuple[Source, Source]:
             option = name.partition(".")[2]
             key = sources.key_of(HttpOptions, option, f"{place}: {name} is not an option", original_keys.SPELLINGS)
             section[key] = Given(value, place)
-    return Source(HttpOptions, section), Source(HttpOptions, job)
+    return section, job

@@ -9,14 +9,13 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
 
 from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.frontend.errors import RECORD_BYTES
 from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
 from cluster_serving.protocol.redis_url import HINT, check_login
 from cluster_serving.settings.addresses import LOOPBACK
-from cluster_serving.settings.model import Settings
+from cluster_serving.settings.model import Settings, SettingsConfig
 from cluster_serving.settings.values import Names
 
 ResponseFormat = Literal["json", "bigdl", "zoo-0.9"]
@@ -35,7 +34,7 @@ def _option(default: Any, meaning: str, **constraints: Any) -> Any:
 class HttpOptions(Settings):
     """Checked options; made by `frontend.arguments.read`."""
 
-    model_config = SettingsConfigDict(env_prefix="CLUSTER_SERVING_HTTP_", populate_by_name=True)
+    model_config = SettingsConfig(env_prefix="CLUSTER_SERVING_HTTP_", populate_by_name=True)
 
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {"redisUrl": frozenset({"redisHost", "redisPort"})}
     earlier_names: ClassVar[Mapping[str, str]] = {"probeInterval": "canaryInterval", "probeTimeout": "canaryTimeout"}

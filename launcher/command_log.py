@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from cluster_serving.protocol.model_files import COMMAND_LOG
@@ -39,6 +38,9 @@ def keep_in(folder: Path) -> None:
     path = folder / NAME
     if not os.access(path if path.exists() else folder, os.W_OK):
         return
+    # Imported here: help and most commands that show something keep no log.
+    from logging.handlers import RotatingFileHandler
+
     handler = RotatingFileHandler(path, maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf8", delay=True)
     handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s [{os.getpid()}] %(message)s"))
     log.addHandler(handler)

@@ -3,7 +3,6 @@
 import codecs
 import io
 import os
-import platform
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -64,6 +63,9 @@ def _check_python(extras: str) -> None:
     """End the command if it cannot run on this Python; only the load generator runs on those that Flink does not."""
     is_light = extras == "bench"
     if sys.version_info < _OLDEST or (sys.version_info >= _TOO_NEW and not is_light):
+        # Imported here, as few need it.
+        import platform
+
         wanted = "3.10 or later" if is_light else "3.10, 3.11 or 3.12"
         sys.exit(
             f"error: {_command()} needs Python {wanted}, and this is {platform.python_version()}: make an environment "

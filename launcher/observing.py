@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import doctor, report, task_logs
+from cluster_serving.launcher import report, task_logs
 from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName, config_of, named
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config.model import Config
@@ -25,8 +25,6 @@ from cluster_serving.protocol.exposition import exposition
 Most = Annotated[int, typer.Option("-n", "--number", min=1, help="Most events.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines, until Ctrl-C.")]
 Errors = Annotated[bool, typer.Option("--errors", help="Only warnings and errors, with their stack traces.")]
-
-_STYLES = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.FAILED: "red"}
 
 _NOT_RUNNING = 3
 """Exit code of `status`, as of systemctl, for a job that is known and does not run."""
@@ -120,12 +118,16 @@ def doctor_(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> N
 
     Each line says what to do. The exit code is 1 if a check has failed.
     """
+    # Imported here: the other commands examine nothing.
+    from cluster_serving.launcher import doctor
+
+    styles = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.FAILED: "red"}
     found = list(doctor.examine(config_of(config_path), config_path))
     if as_json:
         print(json.dumps([asdict(each) for each in found], indent=2))
     else:
         for each in found:
-            console.print(f"{each.topic:>9}  {each.state:<7}  {printable(each.text)}", style=_STYLES[each.state])
+            console.print(f"{each.topic:>9}  {each.state:<7}  {printable(each.text)}", style=styles[each.state])
     if any(each.state == doctor.FAILED for each in found):
         raise typer.Exit(1)
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 
 from cluster_serving.launcher.command_log import log
 from cluster_serving.launcher.errors import LaunchError
+
+if TYPE_CHECKING:
+    from rich.status import Status
 
 _FULL_WIDTH = 100_000
 

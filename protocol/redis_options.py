@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import cache
 from inspect import signature
 from typing import Any
 
@@ -73,8 +74,8 @@ def settings_of(host: str, url: str | None, retry: Any, options: dict[str, Any])
             if name.startswith("ssl_") and value is not None:
                 raise InvalidInput(f"the option {name!r} needs ssl=True, or a url of rediss://")
         options = {name: value for name, value in options.items() if not name.startswith("ssl_")}
-    known = _OPTIONS[Retry]
-    for name in options.keys() & known - _OPTIONS[retry]:
+    known = _options(Retry)
+    for name in options.keys() & known - _options(retry):
         raise InvalidInput(f"asyncio clients, and predict_many, have no option {name!r}")
     for name in options.keys() - known:
         near = get_close_matches(name, {*known, "name", "url", "reconnect"}, 1)
@@ -104,13 +105,14 @@ _UNUSABLE = {
 """Options of redis-py that have no meaning here, and the reason or remedy."""
 
 
-_OPTIONS = {
-    Retry: {*signature(redis.Redis).parameters, *signature(redis.connection.AbstractConnection).parameters},
-    AsyncRetry: {
+@cache
+def _options(retry: type[Retry | AsyncRetry]) -> set[str]:
+    """Return the options of the clients and connections of either kind."""
+    if retry is Retry:
+        return {*signature(redis.Redis).parameters, *signature(redis.connection.AbstractConnection).parameters}
+    return {
         *("ssl", "max_connections"),
         *signature(redis.asyncio.Connection).parameters,
         *signature(redis.asyncio.SSLConnection).parameters,
         *signature(redis.asyncio.connection.AbstractConnection).parameters,
-    },
-}
-"""Options of the clients and connections of either kind."""
+    }

@@ -4,10 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from pydantic import SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from cluster_serving.settings.addresses import redacted
 from cluster_serving.settings.errors import SettingsError
@@ -16,8 +15,6 @@ from cluster_serving.settings.errors import SettingsError
 _WITHOUT_SECRET = re.compile(r"(rediss?://)?[A-Za-z0-9.-]*(:[0-9]*)?(/\w{0,3})?")
 # Part of an address that may be a signature.
 _QUERY = re.compile(r"\?.*")
-# Argument that hands the sources over; no key of settings begins with an underscore.
-_SOURCES = "_sources"
 _KINDS = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 
 
@@ -32,11 +29,30 @@ class Given(NamedTuple):
     written: str | list[str] | None = None
 
 
-class Settings(BaseSettings):
+class SettingsConfig(ConfigDict, total=False):
+    """Options of a class of settings: those of pydantic, and of its environment variables.
+
+    The variable of a key begins with `env_prefix`. With `env_ignore_empty` an empty variable counts as none.
+    """
+
+    env_prefix: str
+    env_ignore_empty: bool
+
+
+class Settings(BaseModel):
     """Base class of settings; their keys are flat camelCase, as the original's."""
 
-    model_config = SettingsConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, hide_input_in_errors=True, protected_namespaces=()
+    # pydantic-settings has sources too, but its import takes as long as all of pydantic.
+    model_config: ClassVar[SettingsConfig] = SettingsConfig(
+        alias_generator=to_camel,
+        arbitrary_types_allowed=True,
+        # Most classes are bases of the one that has values.
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+        validate_default=True,
     )
 
     replaced_by: ClassVar[Mapping[str, frozenset[str]]] = {}
@@ -45,37 +61,12 @@ class Settings(BaseSettings):
     earlier_names: ClassVar[Mapping[str, str]] = {}
     """By key, the name that it had in an earlier version; it still works, in every source."""
 
-    @classmethod
-    def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], init_settings: Any, *_: Any, **__: Any
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources that `load` gives; without them, only keyword arguments count."""
-        return tuple(init_settings.init_kwargs.get(_SOURCES, (init_settings,)))
-
 
 AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
-class Source(PydanticBaseSettingsSource):
-    """Values of one source, by key."""
-
-    def __init__(self, kind: type[Settings], given: Mapping[str, Given]) -> None:
-        super().__init__(kind)
-        self.given = given
-        self._replaced_by = kind.replaced_by  # `settings_cls` of the base class has no such attribute for mypy.
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Return value and key of a field, and that the value is no JSON to decode."""
-        key = field.alias or field_name
-        return self.given[key].value if key in self.given else None, key, False
-
-    def __call__(self) -> dict[str, Any]:
-        """Return the values that no source before this one replaces."""
-        return {
-            key: value
-            for key, (value, *_) in self.given.items()
-            if not self._replaced_by.get(key, frozenset()) & self.current_state.keys()
-        }
+Source = Mapping[str, Given]
+"""Values of one source, by key."""
 
 
 def load(kind: type[AnySettings], sources: Sequence[Source], default_place: str = "") -> AnySettings:
@@ -86,14 +77,30 @@ def load(kind: type[AnySettings], sources: Sequence[Source], default_place: str 
     Raises:
         SettingsError: If values are missing or cannot be used; the message has a line for each key.
     """
+    values: dict[str, Any] = {}
+    for source in sources:
+        earlier = values.keys()
+        own = {
+            key: value for key, (value, *_) in source.items() if not kind.replaced_by.get(key, frozenset()) & earlier
+        }
+        values = _merged(values, own)
     try:
-        return kind(**{_SOURCES: sources})
+        return kind(**values)
     except ValidationError as error:
         problems = (
             _problem(kind, str(detail["loc"][0]), detail["msg"], sources, default_place)
             for detail in error.errors(include_input=False, include_url=False)
         )
         raise SettingsError("\n".join(dict.fromkeys(problems))) from None
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of both; for a key of both, the first decides, or with two mappings their entries."""
+    merged = second | first
+    for key in first.keys() & second.keys():
+        if isinstance(first[key], dict) and isinstance(second[key], dict):
+            merged[key] = _merged(first[key], second[key])
+    return merged
 
 
 def keys(kind: type[Settings]) -> dict[str, FieldInfo]:
@@ -119,8 +126,8 @@ def _problem(kind: type[Settings], name: str, message: str, sources: Sequence[So
     words = expected(field)
     remedy = f"expected {words}" if words else f"{message[0].lower()}{message[1:]}"
     for source in sources:
-        if key in source.given:
-            value, place, _ = source.given[key]
+        if key in source:
+            value, place, _ = source[key]
             return f"{place}: {key} is {shown(key, field, value)}; {remedy}"
     return f"{default_place}: {key} is missing; {remedy}"
 

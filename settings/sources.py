@@ -64,7 +64,7 @@ def environment(kind: type[Settings], variables: Mapping[str, str]) -> Source:
             continue
         value = _typed(field, text) if kind.model_config.get("strict") else text
         given[key] = Given(value, f"environment variable {variable}")
-    return Source(kind, given)
+    return given
 
 
 def _typed(field: FieldInfo, text: str) -> Any:
@@ -91,6 +91,6 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Settings]) -> None:
         parser.add_argument(*flags, dest=key, metavar="VALUE", help=meaning.replace("%", "%%"), **switch)
 
 
-def command_line(kind: type[Settings], parsed: Mapping[str, str]) -> Source:
+def command_line(parsed: Mapping[str, str]) -> Source:
     """Return the values that a command line has, parsed with the options of `add_options`."""
-    return Source(kind, {key: Given(text, f"--{key}") for key, text in parsed.items()})
+    return {key: Given(text, f"--{key}") for key, text in parsed.items()}

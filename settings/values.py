@@ -81,7 +81,8 @@ def _folder(value: Any) -> Any:
 
 
 def _filter(text: str) -> str:
-    filters.parse(text, {entry.name for entry in entry_points(group=filters.GROUP)})
+    if text:
+        filters.parse(text, {entry.name for entry in entry_points(group=filters.GROUP)})
     return text.strip()
 
 

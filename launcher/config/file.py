@@ -16,7 +16,7 @@ from cluster_serving.launcher.config import targets
 from cluster_serving.launcher.config.model import Config, with_targets
 from cluster_serving.settings import original_keys, sources, yaml_file
 from cluster_serving.settings.errors import SettingsError
-from cluster_serving.settings.model import Given, Settings, Source, expected, keys, load, shown
+from cluster_serving.settings.model import Given, Settings, expected, keys, load, shown
 
 FILE_NAME = "config.yaml"
 
@@ -69,7 +69,7 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
         # For instance in a folder of another user: `Path.exists` would raise some of these, and hide others.
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     kind = with_targets()
-    file = Source(kind, _checked_keys(yaml_file.read(path, text, warn), warn))
+    file = _checked_keys(yaml_file.read(path, text, warn), warn)
     sources.warn_of_mistyped(kind, os.environ, warn)
     config = load(kind, [sources.environment(kind, os.environ), file], str(path))
     return config.located(path.absolute().parent)

@@ -9,7 +9,6 @@ from types import new_class
 from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import SettingsConfigDict
 
 from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
@@ -19,7 +18,7 @@ from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.record_key import RecordKey
 from cluster_serving.protocol.redis_url import HINT
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
-from cluster_serving.settings.model import Settings
+from cluster_serving.settings.model import Settings, SettingsConfig
 from cluster_serving.settings.values import (
     Channels,
     Cores,
@@ -54,7 +53,7 @@ _BYTES = "a size such as 4g, 512m or a number of bytes"
 class Config(Settings):
     """A checked `config.yaml`; made by `config.file.read`."""
 
-    model_config = SettingsConfigDict(strict=True, env_prefix="CLUSTER_SERVING_", env_ignore_empty=True)
+    model_config = SettingsConfig(strict=True, env_prefix="CLUSTER_SERVING_", env_ignore_empty=True)
 
     model_path: ModelPath = key(
         ...,

@@ -12,17 +12,21 @@ from cluster_serving.settings.model import Settings
 
 GROUP = "cluster_serving.targets"
 
-_BUILT_IN = tuple(
-    EntryPoint(name, f"cluster_serving.launcher.targets.{where}", GROUP)
-    for name, where in (
-        ("local", "local:Local"),
-        ("remote", "remote:Remote"),
-        ("yarn-application", "yarn.application:YarnApplication"),
-        ("yarn-session", "yarn.session:YarnSession"),
-        ("kubernetes-application", "kubernetes.application:KubernetesApplication"),
-        ("kubernetes-session", "kubernetes.session:KubernetesSession"),
-    )
+
+def _entry(name: str, where: str) -> EntryPoint:
+    return EntryPoint(name, f"cluster_serving.launcher.targets.{where}", GROUP)
+
+
+_BUILT_IN = (
+    _entry("local", "local:Local"),
+    _entry("remote", "remote:Remote"),
+    _entry("yarn-application", "yarn.application:YarnApplication"),
+    _entry("yarn-session", "yarn.session:YarnSession"),
+    _entry("kubernetes-application", "kubernetes.application:KubernetesApplication"),
+    _entry("kubernetes-session", "kubernetes.session:KubernetesSession"),
 )
+# A configuration has the keys of all targets, and a command imports the one target that it uses.
+_BUILT_IN_KEYS = (_entry("yarn", "yarn.keys:YarnKeys"), _entry("kubernetes", "kubernetes.keys:KubernetesKeys"))
 
 
 class Kind(Protocol):
@@ -69,4 +73,6 @@ def kind(name: str) -> Kind:
 @cache
 def keys() -> tuple[type[Settings], ...]:
     """Return the classes with the keys of the targets, each once."""
-    return tuple(dict.fromkeys(own for name in names() if (own := kind(name).keys)))
+    built_in = {entry.name for entry in _BUILT_IN}
+    others = (own for name in names() if name not in built_in and (own := kind(name).keys))
+    return tuple(dict.fromkeys([*(entry.load() for entry in _BUILT_IN_KEYS), *others]))

@@ -19,11 +19,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import httpx
-
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from cluster_serving.launcher.services.rest import Unanswered, request
 from cluster_serving.settings.addresses import Address
 
 _PROGRAM = "org.apache.flink.client.python.PythonDriver"
@@ -67,9 +66,8 @@ class Gateway(Thread):
         """Run it."""
         try:
             # The submission has a time limit of its own.
-            with httpx.Client(timeout=None, trust_env=False) as http:  # noqa: S113
-                self._answer = http.post(self._url, json=self._body).text
-        except httpx.HTTPError as error:
+            self._answer = request("POST", self._url, body=self._body, timeout=None).text
+        except Unanswered as error:
             self._answer = str(error)
 
     def check(self) -> None:

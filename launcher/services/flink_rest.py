@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-import httpx
-
 from cluster_serving.job.options import MARK, NAME
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.process import wait_until
+from cluster_serving.launcher.services.rest import Answer, Unanswered, request
 
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 """States of jobs that use no slots any more."""
@@ -118,11 +117,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
 
     def __init__(self, url: str) -> None:
         self.url = url
-        # A proxy of the environment is for the internet, not for a cluster.
-        self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
 
     def __exit__(self, *exc: object) -> None:
-        self._http.close()
+        """Leave nothing open: each request has its own connection."""
 
     @property
     def where(self) -> str:
@@ -246,12 +243,13 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         except ValueError:
             raise LaunchError(f"Flink at {self.url} does not answer with JSON to GET {path}") from None
 
-    def _request(self, method: str, path: str, **query: str) -> httpx.Response:
+    def _request(self, method: str, path: str, **query: str) -> Answer:
         try:
-            return self._http.request(method, path, params=query).raise_for_status()
-        except httpx.HTTPStatusError as error:
-            raise LaunchError(f"Flink at {self.url} answers {error.response.status_code} to {method} {path}") from None
-        except httpx.HTTPError as error:
+            answer = request(method, self.url + path, query)
+        except Unanswered as error:
             raise LaunchError(
                 f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; start it, or correct it"
             ) from None
+        if not answer.is_success:
+            raise LaunchError(f"Flink at {self.url} answers {answer.status} to {method} {path}")
+        return answer

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-from packaging.requirements import Requirement
-
 OURS = "cluster-serving"
 """Name of the distribution that has this package."""
 
@@ -31,6 +29,9 @@ def needed(extras: Iterable[str], requirements: Iterable[str] = ()) -> list[meta
     A requirement that is not installed is left out: pip has found it unnecessary here, or an import will name it. In
     place of an engine for the CPU, its build for GPUs may be installed.
     """
+    # Imported here: jobs on this machine ship nothing.
+    from packaging.requirements import Requirement
+
     found: dict[str, metadata.Distribution] = {}
     seen: dict[str, set[str]] = {}
     pending = [(OURS, frozenset(extras))]

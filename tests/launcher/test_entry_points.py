@@ -83,7 +83,7 @@ def test_each_command_tells_its_version_and_what_to_install(script):
 def test_a_python_that_cannot_run_a_command_is_named_in_one_line(script, version, wanted):
     this = ".".join(map(str, version))
     ran = run_in_light_client(
-        script, python=f"sys.version_info = {version}; module.platform.python_version = lambda: {this!r}"
+        script, python=f"import platform; sys.version_info = {version}; platform.python_version = lambda: {this!r}"
     )
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (1, "", 1)
     assert f"error: {script} needs Python {wanted}, and this is {this}: " in ran.stderr
