@@ -6,7 +6,7 @@ import typer
 
 from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import say
-from cluster_serving.launcher.jobs import job_status
+from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.jobs.removal import forget as forget_job
 from cluster_serving.launcher.jobs.removal import losses, shut_down
 from cluster_serving.launcher.jobs.store import opened
@@ -34,6 +34,7 @@ def forget(
             f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it",
         )
     with Progress():
+        lifecycle.refuse_elsewhere(config, name, "removed")
         if controller.stop(config.redis_address, name):
             say("Stopped its controller")
         forget_job(config, name)

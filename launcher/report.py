@@ -68,7 +68,8 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
         table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), _age(job), _answered(job), dead)
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
-    return Group(table, *errors, *controllers)
+    elsewhere = [f"{job.name}: in {printable(job.flink)}, not the Flink of this command" for job in jobs if job.flink]
+    return Group(table, *elsewhere, *errors, *controllers)
 
 
 def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
@@ -77,6 +78,8 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     lines["state"] = f"{job.state} for {_age(job)}" if job.since else job.state
     if job.job_id:
         lines |= {"state": f"{lines['state']}, {job.restarts} restarts", "slots": _slots(job)}
+    if job.flink:
+        lines["Flink"] = f"{printable(job.flink)}, not the one of this command"
     lines |= {f"slot {report.index}": _slot(report) for report in job.reports}
     if len(job.generations) > 1:
         lines |= {f"generation {each.number}": _generation(each) for each in job.generations}

@@ -13,9 +13,10 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import elsewhere
 from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
-from cluster_serving.launcher.services.flink_rest import Flink, Job
+from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest, Job
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.connection import address, translated
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
@@ -64,7 +65,8 @@ class JobStatus:
     Attributes:
         name: `jobName`.
         state: Flink's state of a job that Flink has, such as `RUNNING`. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
-            `LOST` for a job that no command has stopped.
+            of a job that no command has stopped, `LOST` if its Flink does not have it, and `UNKNOWN` if its Flink is
+            another one that does not answer.
         since: Time at which the state began, in seconds since the epoch; for a job that Flink has, time of its start.
             None if unknown.
         job_id: Flink's id; empty if Flink does not have the job.
@@ -80,6 +82,7 @@ class JobStatus:
         comparison: Comparison of the answers of its shadow; None without one.
         dead_letters: Number of its dead letters; None if Redis does not tell.
         recent: What it does now; None if it does not run, or was not watched.
+        flink: Its Flink, if that is another one than the command's (`elsewhere.Elsewhere.place`); else empty.
     """
 
     name: str
@@ -98,11 +101,17 @@ class JobStatus:
     comparison: Comparison | None = None
     dead_letters: int | None = None
     recent: Recent | None = None
+    flink: str = ""
 
     @property
     def is_known(self) -> bool:
         """True if the job runs, or has run."""
         return bool(self.job_id or self.since or self.reports)
+
+    @property
+    def runs(self) -> bool:
+        """True if a Flink has the job, or its slots answer requests."""
+        return bool(self.job_id) or (bool(self.flink) and self.state == "RUNNING")
 
     @property
     def is_well(self) -> bool:
@@ -162,7 +171,7 @@ def watched(config: Config, flink: Flink, store: JobStore, name: str, seconds: f
     while True:
         before = Totals.of(store)
         found = read(config, flink, name)
-        if found.job_id:
+        if found.runs:
             time.sleep(max(0.0, before.time + seconds - time.monotonic()))
             found = replace(found, recent=Recent.since(before, store))
         yield found
@@ -201,7 +210,7 @@ def _known(config: Config) -> set[str]:
 
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
-    now, shown, compared, refused, dead = Generations(), [], None, "", None
+    now, shown, compared, refused, dead, other = Generations(), [], None, "", None, None
     with suppress(*_REDIS_ERRORS), opened(config, name) as store:
         recorded, reports = store.record(), store.slots()
         if recorded.state == "starting" and not store.client.exists(store.keys.command):
@@ -215,6 +224,8 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
             # They cannot give a sign of life.
             reports = [replace(one, error=refused) if one.state == "silent" else one for one in reports]
         dead = store.client.xlen(store.keys.dead_letters) if answered is not None else None
+        if not jobs and (other := elsewhere.find(store, [flink.place])) and other.job:
+            jobs = [other.job]
         now = store.generations()
         shown = [_generation(store, each, jobs) for each in now.all.values()]
         if shadow := now.of_role(SHADOW):
@@ -238,21 +249,37 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         generations=tuple(shown),
         comparison=compared,
         dead_letters=dead,
+        flink=other.place if other else "",
     )
-    if job:
-        return replace(
-            status,
-            state=job.state,
-            since=time.time() - job.seconds,
-            job_id=job.id,
-            slots=flink.parallelism(job.id),
-            restarts=flink.restarts(job.id),
-            error=status.error or flink.root_cause(job.id) or "",
+    if job and other:
+        with suppress(LaunchError), FlinkRest(other.url) as its_own:
+            return _as_flink_says(status, its_own, job)
+    if job and not other:
+        return _as_flink_says(status, flink, job)
+    if other and status.state != "STARTING":
+        problem = (
+            ""
+            if other.runs
+            else f"{elsewhere.named(other)} "
+            + ("does not have the job any more" if other.is_asked else "does not answer, and no slot gives heartbeats")
         )
+        return replace(status, state=other.state, slots=len(reports), since=None, error=status.error or problem)
     if status.state == "RUNNING":
         lost = problem or _end(flink, name) or f"{flink.where} does not have the job any more"
         return replace(status, state="LOST", since=None, error=status.error or lost)
     return status
+
+
+def _as_flink_says(status: JobStatus, flink: Flink, job: Job) -> JobStatus:
+    return replace(
+        status,
+        state=job.state,
+        since=time.time() - job.seconds,
+        job_id=job.id,
+        slots=flink.parallelism(job.id),
+        restarts=flink.restarts(job.id),
+        error=status.error or flink.root_cause(job.id) or "",
+    )
 
 
 def _refused(store: JobStore) -> str:

@@ -268,7 +268,7 @@ def opened(config: Config, job: str | None = None) -> Iterator[JobStore]:
         yield JobStore(client, job or config.job_name)
 
 
-def generation_of(options: JobOptions, role: str) -> Generation:
-    """Return the record of the generation that the options start."""
-    redis = options.redis
-    return Generation(redis.generation, role, options.submission, redis.version, redis.numbered, since=time.time())
+def generation_of(options: JobOptions, role: str, flink: str = "") -> Generation:
+    """Return the record of the generation that the options start, with the place of its Flink if that is known."""
+    redis, now = options.redis, time.time()
+    return Generation(redis.generation, role, options.submission, redis.version, redis.numbered, since=now, flink=flink)

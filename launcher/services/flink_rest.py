@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx
 
@@ -15,6 +16,7 @@ from cluster_serving.job.options import MARK, NAME
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.process import wait_until
+from cluster_serving.settings.addresses import Address
 
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 """States of jobs that use no slots any more."""
@@ -67,6 +69,11 @@ class Flink(ABC):
     def where(self) -> str:
         """The place of the jobs, for messages: a URL, or the name of a cluster."""
 
+    @property
+    def place(self) -> str:
+        """The place of the jobs by a name that other machines do not have for another Flink."""
+        return self.where
+
     @abstractmethod
     def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
         """Return the jobs that have not ended, or those that have, of one name or of all, the latest first."""
@@ -116,10 +123,10 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         LaunchError: From every method but `overview`, if Flink does not answer as expected.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
         self.url = url
         # A proxy of the environment is for the internet, not for a cluster.
-        self._http = httpx.Client(base_url=url, timeout=10, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=timeout, trust_env=False)
 
     def __exit__(self, *exc: object) -> None:
         self._http.close()
@@ -128,6 +135,11 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
     def where(self) -> str:
         """The URL, for messages."""
         return self.url
+
+    @property
+    def place(self) -> str:
+        """The URL, with the name of this machine in place of a loopback name."""
+        return place_of(self.url)
 
     def overview(self) -> Overview | None:
         """Return the state of the cluster; None if nothing answers as Flink."""
@@ -255,3 +267,21 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
             raise LaunchError(
                 f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; start it, or correct it"
             ) from None
+
+
+def place_of(url: str) -> str:
+    """Return the URL of a Flink, with the name of this machine in place of a loopback name."""
+    return _on(url, socket.gethostname()) if Address.of(url).is_local else url
+
+
+def at_hand(place: str) -> list[str]:
+    """Return the URLs at which this machine may reach a Flink, by its place; none if the place is not a URL."""
+    if not place.startswith(("http://", "https://")):
+        return []
+    # A Flink of this machine may listen on the loopback address alone.
+    return [*([_on(place, "localhost")] if Address.of(place).host == socket.gethostname().lower() else []), place]
+
+
+def _on(url: str, host: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=str(Address(host, Address.of(url).port))))
