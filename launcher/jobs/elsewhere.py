@@ -44,6 +44,12 @@ class Elsewhere:
             return self.job.state
         return "LOST" if self.is_asked else "RUNNING" if self.answers else "UNKNOWN"
 
+    @property
+    def problem(self) -> str:
+        """Reason why the job does not run there for certain; empty if it does."""
+        what = "does not have the job any more" if self.is_asked else "does not answer, and no slot gives heartbeats"
+        return "" if self.runs else f"{named(self)} {what}"
+
 
 def find(store: JobStore, here: Collection[str]) -> Elsewhere | None:
     """Return the other Flink of a job that the Flinks at the places `here` do not have; None if there is none.

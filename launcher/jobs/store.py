@@ -40,6 +40,7 @@ class JobRecord:
         log: File with the output of the last start, and the trace of its error.
         host: Machine of that file.
         layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
+        error_time: Time of the last error in seconds since the epoch; 0 if unknown.
     """
 
     state: str = ""
@@ -48,6 +49,7 @@ class JobRecord:
     log: str = ""
     host: str = ""
     layout: str = ""
+    error_time: float = 0.0
 
     @property
     def place(self) -> str:
@@ -81,13 +83,14 @@ class JobStore:
         """Return what the commands did with the job last."""
         fields = self.client.hgetall(self.keys.record)
         names = ("state", "error", "log", "host", "layout")
-        return JobRecord(since=float(fields.get("since", 0)), **{name: fields.get(name, "") for name in names})
+        since, error_time = (float(fields.get(name, 0)) for name in ("since", "error_time"))
+        return JobRecord(since=since, error_time=error_time, **{name: fields.get(name, "") for name in names})
 
     def note(self, state: str, error: str | None = None, log: Path | None = None, layout: str | None = None) -> None:
         """Record a change of the job's state. Without `error`, `log` or `layout`, those of before stay."""
         fields = {"state": state, "since": str(time.time())}
         if error is not None:
-            fields["error"] = error
+            fields |= {"error": error, "error_time": fields["since"]}
         if log is not None:
             fields |= {"log": str(log), "host": socket.gethostname()}
         if layout is not None:
@@ -97,7 +100,7 @@ class JobStore:
 
     def note_error(self, error: str) -> None:
         """Record an error that leaves the job as it is, or with an empty text that there is none any more."""
-        self.write(self.keys.record, ["error", error])
+        self.write(self.keys.record, ["error", error, "error_time", str(time.time())])
         if error:
             self.tell(error)
 

@@ -91,6 +91,11 @@ class Flink(ABC):
         trace = self.trace(job_id)
         return None if trace is None else cause(trace)
 
+    def failure(self, job_id: str) -> tuple[float | None, str] | None:
+        """Return time, in seconds since the epoch if it is known, and cause of the latest failure; None without one."""
+        told = self.root_cause(job_id)
+        return None if told is None else (None, told)
+
     @abstractmethod
     def trace(self, job_id: str) -> str | None:
         """Return all that is known of the latest failure of a job; None if there was none."""
@@ -106,6 +111,10 @@ class Flink(ABC):
     @abstractmethod
     def parallelism(self, job_id: str) -> int:
         """Return the number of slots that a job uses; 0 if it is not known yet."""
+
+    def running(self, job_id: str) -> int | None:
+        """Return the number of slots in which all of a job runs now; None if it is not known."""
+        return None
 
     @abstractmethod
     def page(self, job_id: str) -> str:
@@ -202,10 +211,19 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         """Return the state of a job."""
         return str(self._get(f"/jobs/{job_id}")["state"])
 
+    def failure(self, job_id: str) -> tuple[float | None, str] | None:
+        """Return time and cause of the latest exception of a job; None if there was none."""
+        latest = self._latest(job_id)
+        return (latest["timestamp"] / 1000, cause(str(latest.get("stacktrace", "")))) if latest else None
+
     def trace(self, job_id: str) -> str | None:
         """Return the stack trace of the latest exception of a job; None if there was none."""
+        latest = self._latest(job_id)
+        return str(latest.get("stacktrace", "")) if latest else None
+
+    def _latest(self, job_id: str) -> dict[str, Any] | None:
         history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
-        return str(history[0].get("stacktrace", "")) if history else None
+        return history[0] if history else None
 
     def main_trace(self) -> str | None:
         """Return what the main program of a Flink that runs one has printed; None if the program has not failed."""
@@ -230,6 +248,11 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
     def parallelism(self, job_id: str) -> int:
         """Return the number of slots that a job uses."""
         return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
+
+    def running(self, job_id: str) -> int | None:
+        """Return the number of slots in which all of a job runs now; Flink calls a job RUNNING also without one."""
+        counts = [vertex["tasks"]["RUNNING"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]]
+        return min(counts, default=0)
 
     def page(self, job_id: str) -> str:
         """Return the address of a job in the Flink UI."""

@@ -185,7 +185,8 @@ def test_nothing_is_known_of_a_job_of_another_redis(client, own_cluster, redis_s
         jobs=lambda name: [elsewhere],
         parallelism=lambda _: 1,
         restarts=lambda _: 0,
-        root_cause=lambda _: "",
+        running=lambda _: 1,
+        failure=lambda _: None,
     )
     status = job_status.read(config, flink, "elsewhere")
     assert (status.state, status.answered) == ("RUNNING", None)
