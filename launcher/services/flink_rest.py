@@ -203,8 +203,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
 
     def has_new(self, name: str) -> bool:
         """Return True if a job of that name is so new that `jobs` may leave it out although it is ours."""
-        listed = (job for job in self._listed() if job["name"].startswith(f"{name} (generation "))
-        running = [job for job in listed if job["state"] not in ENDED]
+        listed = (job for job in self._listed() if job["state"] not in ENDED)
+        # Jobs of earlier versions have the generation in their name.
+        running = [job for job in listed if job["name"] == name or job["name"].startswith(f"{name} (generation ")]
         return any(job["state"] == "INITIALIZING" or job["duration"] < _NEW_MS for job in running)
 
     def state(self, job_id: str) -> str:
