@@ -6,13 +6,13 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
@@ -23,7 +23,7 @@ from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.events import record as record_event
 from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, LAST, Generation, Generations
-from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
+from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
@@ -85,6 +85,14 @@ class JobStore:
         names = ("state", "error", "log", "host", "layout")
         since, error_time = (float(fields.get(name, 0)) for name in ("since", "error_time"))
         return JobRecord(since=since, error_time=error_time, **{name: fields.get(name, "") for name in names})
+
+    def is_known(self) -> bool:
+        """Return True if Redis keeps anything of the job."""
+        # In a Redis Cluster this key may be on another node.
+        with suppress(RedisError):
+            if self.client.sismember(JOBS_KEY, self.job):
+                return True
+        return bool(self.client.exists(self.keys.record, self.keys.slots(), self.keys.generations))
 
     def note(self, state: str, error: str | None = None, log: Path | None = None, layout: str | None = None) -> None:
         """Record a change of the job's state. Without `error`, `log` or `layout`, those of before stay."""

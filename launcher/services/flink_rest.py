@@ -158,9 +158,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         except (LaunchError, KeyError, TypeError):
             return None
 
-    def classpath(self) -> str:
-        """Return the class path of the JobManager, which tells the jars in the `lib/` of the cluster."""
-        return str(self._get("/jobmanager/environment")["classpath"])
+    def has_pyflink(self) -> bool:
+        """Return True if the machines of the cluster have the classes of PyFlink, in the class path of Flink."""
+        return "flink-python" in str(self._get("/jobmanager/environment")["classpath"])
 
     def task_managers(self) -> dict[str, str]:
         """Return host and port of each TaskManager by its resource id."""

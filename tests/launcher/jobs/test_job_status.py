@@ -129,7 +129,10 @@ def test_a_job_that_does_not_run_can_be_forgotten(client, run, failed):
     assert client.sismember(JOBS_KEY, failed)
     removed = run("forget", failed, "--yes")
     assert (removed.returncode, removed.stderr) == (0, "")
+    assert f"Removed job {failed}, with 1 waiting request, 1 dead letter." in removed.stdout
     assert not client.sismember(JOBS_KEY, failed)
+    again = run("forget", failed, "--yes")
+    assert again.returncode == 1 and f"knows no job {failed}" in again.stderr
     assert not client.keys(f"{failed}*")
 
 
