@@ -148,7 +148,10 @@ MARK = "cluster-serving"
 """Job parameter that marks our jobs on a shared cluster; its value is the submission."""
 
 NAME = "cluster-serving-job"
-"""Job parameter with `jobName`; Flink's own name of a job also tells which generation it is."""
+"""Job parameter with `jobName`."""
+
+GENERATION = "cluster-serving-generation"
+"""Job parameter with the number of the generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +178,8 @@ class JobOptions:
 
     @property
     def flink_name(self) -> str:
-        """Name of the job in Flink: two generations run beside each other during a change."""
-        return f"{self.redis.job} (generation {self.redis.generation})"
+        """Name of the job in Flink, as monitors know it; during a change, the two generations share it."""
+        return self.redis.job
 
     def in_slot(self, index: int) -> JobOptions:
         """Return the options for the slot of an index."""

@@ -7,7 +7,7 @@ from pyflink.java_gateway import get_gateway
 
 from cluster_serving.connectors.slot_keys import SlotKeys, slot_key
 from cluster_serving.job.deferred import Deferred
-from cluster_serving.job.options import MARK, NAME, JobOptions
+from cluster_serving.job.options import GENERATION, MARK, NAME, JobOptions
 
 _OPERATORS = "cluster_serving.job.operators"
 
@@ -58,7 +58,8 @@ def _key_in_place(requests: DataStream) -> KeyedStream:
 def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
     settings = {
         "pipeline.name": options.flink_name,
-        "pipeline.global-job-parameters": f"{MARK}:{options.submission},{NAME}:{options.redis.job}",
+        "pipeline.global-job-parameters": f"{MARK}:{options.submission},{NAME}:{options.redis.job},"
+        f"{GENERATION}:{options.redis.generation}",
         # Where the jar is in the lib/ of the cluster, `flink run` need not add it.
         **({} if with_jar else {"pipeline.jars": ""}),
         "python.execution-mode": options.execution_mode,

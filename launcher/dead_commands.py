@@ -84,11 +84,13 @@ def requeue(
     """Queue requests again under their uri; remove their letters and the errors that answered them."""
     refused = []
     with _opened(config_path, job) as letters:
-        for letter_id in _chosen(letters, letter_ids, everything):
+        chosen = _chosen(letters, letter_ids, everything)
+        for letter_id in chosen:
             try:
                 console.print(f"Queued {letter_id} again as {letters.requeue(letter_id)}.")
             except LaunchError as error:
                 refused.append(str(error))
+        console.print(f"Queued {len(chosen) - len(refused)} of {len(chosen)} requests of job {letters.job} again.")
     if refused:
         raise LaunchError("\n".join(refused))
 

@@ -17,6 +17,7 @@ from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_home, front_end, memory, redis_server, state
+from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ServingError
@@ -63,9 +64,10 @@ def _python() -> tuple[str, str]:
 
 
 def _redis(config: Config) -> tuple[str, str]:
-    if not _answers(config):
-        return WARNING, f"no Redis answers at {config.redis_shown}; cluster-serving-start starts one on this machine"
-    redis_server.check(config)
+    # One that cannot be started here, or that hangs, is an error.
+    redis_server.check_usable(config)
+    if not (config.redis_has_failover or is_listening(config.redis_address)):
+        return WARNING, f"no Redis runs at {config.redis_shown}; cluster-serving-start starts one on this machine"
     with redis_server.connect(config) as client:
         version, used = RedisVersion.read(client.info("server")), client.info("memory")
     if version.fixed:

@@ -76,7 +76,7 @@ def status(
                 console.print(report.status(found, queued))
             if not watch:
                 break
-    if not found.job_id:
+    if not found.runs:
         raise typer.Exit(_NOT_RUNNING)
 
 

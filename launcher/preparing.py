@@ -62,6 +62,8 @@ def init(
         console.print(f"Set {', '.join(known)}, as the files of sentence-transformers in {model} say.")
     for path in written:
         console.print(f"Wrote {path}.")
+    if written:
+        console.print("Both are examples: replace what the handler computes, and what its tests expect.")
 
 
 def quickstart(

@@ -6,7 +6,8 @@ import typer
 
 from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import say
-from cluster_serving.launcher.jobs import job_status
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.jobs.removal import forget as forget_job
 from cluster_serving.launcher.jobs.removal import losses, shut_down
 from cluster_serving.launcher.jobs.store import opened
@@ -28,16 +29,23 @@ def forget(
     redis_server.check(config)
     with opened(config, name) as store:
         lost = job_status.waiting(store)
+        is_known = bool(lost) or store.is_known()
     if lost and not yes:
         confirm(
             f"This would be lost: {lost}. Remove job {name}?",
             f"job {name} was not removed, because this would be lost: {lost}. Use --yes to remove it",
         )
     with Progress():
+        lifecycle.refuse_elsewhere(config, name, "removed")
         if controller.stop(config.redis_address, name):
             say("Stopped its controller")
         forget_job(config, name)
-    console.print(f"Removed job {name}.")
+    if not is_known:
+        raise LaunchError(
+            f"Redis at {config.redis_shown} knows no job {name}, so nothing was removed there; cluster-serving-cli "
+            "list shows the jobs"
+        )
+    console.print(f"Removed job {name}, with {lost}." if lost else f"Removed job {name}; no request waited for it.")
 
 
 def shutdown(

@@ -68,7 +68,8 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
         table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), _age(job), _answered(job), dead)
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
-    return Group(table, *errors, *controllers)
+    elsewhere = [f"{job.name}: in {printable(job.flink)}, not the Flink of this command" for job in jobs if job.flink]
+    return Group(table, *elsewhere, *errors, *controllers)
 
 
 def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
@@ -76,8 +77,13 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     lines = {"job": f"{job.name} ({job.job_id})" if job.job_id else job.name}
     lines["state"] = f"{job.state} for {_age(job)}" if job.since else job.state
     if job.job_id:
-        lines |= {"state": f"{lines['state']}, {job.restarts} restarts", "slots": _slots(job)}
-    lines |= {f"slot {report.index}": _slot(report) for report in job.reports}
+        lines["state"] += f", {_times(job.restarts)}"
+    if job.runs:
+        lines["slots"] = _slots(job)
+    if job.flink:
+        lines["Flink"] = f"{printable(job.flink)}, not the one of this command"
+    differ = len({report.restarts for report in job.reports}) > 1
+    lines |= {f"slot {report.index}": _slot(report, differ) for report in job.reports}
     if len(job.generations) > 1:
         lines |= {f"generation {each.number}": _generation(each) for each in job.generations}
     if job.comparison:
@@ -98,7 +104,7 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     if job.controller:
         lines["controller"] = printable(job.controller)
     if job.error:
-        lines["last error"] = printable(job.error)
+        lines["last error"] = " ".join(filter(None, [_clock(job.error_time), printable(job.error)]))
     if job.log:
         lines["log"] = job.log
     return Text("\n").join(Text(f"{key:<12}  {value}") for key, value in lines.items())
@@ -184,16 +190,24 @@ def _within(p50_ms: float | None, p99_ms: float | None) -> str:
     return f"half within {half}, 99 % within {most}"
 
 
-def _slot(report: SlotReport) -> str:
-    restarts = f", {report.restarts} restarts" if report.restarts else ""
+def _slot(report: SlotReport, with_restarts: bool) -> str:
+    restarts = f", {_times(report.restarts)}" if with_restarts else ""
     if report.state == "silent":
         return (report.error or "silent: its process has given no sign of life") + restarts
     return (report.summary if report.state == "ready" else report.error or report.state) + restarts
 
 
 def _slots(job: JobStatus) -> str:
-    ready = sum(report.state == "ready" for report in job.reports)
-    return str(job.slots) if ready >= job.slots else f"{job.slots}, {ready} of them ready"
+    return str(job.slots) if job.ready >= job.slots else f"{job.slots}, {job.ready} of them ready"
+
+
+def _times(restarts: int) -> str:
+    return f"{restarts} restart{'s' * (restarts != 1)}"
+
+
+def _clock(at: float | None) -> str:
+    """Return a time in words; empty if unknown."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at)) if at else ""
 
 
 def _age(job: JobStatus) -> str:
@@ -205,4 +219,5 @@ def _answered(job: JobStatus) -> str:
 
 
 def _error(job: JobStatus) -> str:
-    return printable(job.error) + (f" (log: {job.log})" if job.log else "")
+    at = f"; {_clock(job.error_time)}" if job.error_time else ""
+    return printable(job.error) + (f" (log: {job.log})" if job.log else "") + at

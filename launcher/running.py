@@ -42,6 +42,7 @@ def stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     name = named(job, config, config_path)
     with Progress():
         say(f"Stopping job {name}")
+        lifecycle.refuse_elsewhere(config, name, "stopped")
         # It could start the job again.
         if controller.stop(config.redis_address, name):
             say("Stopped its controller")

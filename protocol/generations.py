@@ -55,6 +55,7 @@ class Generation(JsonRecord):
             that has loaded the model first.
         share: Percentage of the requests of a canary or shadow, above 0 and up to 100.
         since: Time of its start in seconds since the epoch.
+        flink: The Flink that runs it, as `launcher.services.flink_rest.Flink.place`; empty if its start did not tell.
     """
 
     number: int
@@ -64,6 +65,7 @@ class Generation(JsonRecord):
     numbered: bool = False
     share: float = 0.0
     since: float = 0.0
+    flink: str = ""
 
     @property
     def reads(self) -> bool:

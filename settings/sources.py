@@ -12,6 +12,8 @@ from pydantic.fields import FieldInfo
 from cluster_serving.settings.errors import SettingsError
 from cluster_serving.settings.model import Given, Settings, Source, is_secret, keys
 
+_NEAREST = 3
+
 
 def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[str, str]) -> str:
     """Return the key that a name in any case means; `spellings` has further names, in lower case.
@@ -23,8 +25,10 @@ def key_of(kind: type[Settings], name: str, complaint: str, spellings: Mapping[s
     earlier = {name.lower(): key for key, name in kind.earlier_names.items()}
     if key := known.get(name.lower()) or earlier.get(name.lower()) or spellings.get(name.lower()):
         return key
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    remedy = f"did you mean {known[close[0]]}?" if close else f"known are {', '.join(known.values())}"
+    nearest = difflib.get_close_matches(name.lower(), known, n=_NEAREST, cutoff=0.0)
+    is_close = bool(difflib.get_close_matches(name.lower(), nearest[:1]))
+    names = [known[each] for each in nearest]
+    remedy = f"did you mean {names[0]}?" if is_close else f"the nearest keys are {', '.join(names)}"
     raise SettingsError(f"{complaint}; {remedy}")
 
 

@@ -99,7 +99,7 @@ class _Reader:
             entries.append((key, Given(value, nested.place)))
             written = redacted(value) if key == "redisUrl" and isinstance(value, str) else value
             renamed.append(f"{key}: {written} (was {name})")
-        elif nested.value is not None:
+        elif nested.value is not None and name != "secure.secure_enabled":
             warn(f"{nested.place}: {name} has no effect")
 
     def _pairs(self, node: yaml.Node | None) -> list[tuple[str, yaml.Node, str]]:

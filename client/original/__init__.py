@@ -34,7 +34,15 @@ from cluster_serving.client import queues
 from cluster_serving.client.convert import inputs_of, to_input
 from cluster_serving.client.fetch import SCAN_COUNT, batched
 from cluster_serving.client.original import early
-from cluster_serving.client.original.values import MISSING, OriginalResult, as_original, as_sent, encode_png, failed
+from cluster_serving.client.original.predictions import predicted
+from cluster_serving.client.original.values import (
+    MISSING,
+    OriginalResult,
+    as_original,
+    as_sent,
+    encode_png,
+    failed,
+)
 from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array, Image
@@ -83,19 +91,23 @@ class API:
     Args:
         host: Redis host, default `localhost`.
         port: Redis port, default 6379.
-        name: The job's `jobName`.
+        name: The job's `jobName`; by default that of a `config.yaml` of 0.7 or 0.8 in the current folder, or else
+            `serving_stream`.
         redis_options: Further arguments of `client.queues.OutputQueue`.
     """
 
     def __init__(
-        self, host: str | None = None, port: int | str | None = None, name: str = DEFAULT_JOB, **redis_options: Any
+        self, host: str | None = None, port: int | str | None = None, name: str | None = None, **redis_options: Any
     ) -> None:
-        found = None if host or port or redis_options else early.find()
-        if found:
-            host, port = found
+        found = early.find()
+        self.name = name or (found.job if found else DEFAULT_JOB)
+        if host or port or redis_options:
+            found = None
+        elif found:
+            host, port = found.host, found.port
         self._missing = "{}" if found else MISSING
-        self._results = queues.OutputQueue(host, port, name, **redis_options)
-        self.name, self.host, self.port, self.db = name, self._results.host, self._results.port, self._results.db
+        self._results = queues.OutputQueue(host, port, self.name, **redis_options)
+        self.host, self.port, self.db = self._results.host, self._results.port, self._results.db
 
 
 class OutputQueue(API):
@@ -159,7 +171,7 @@ class InputQueue(API):
         sync: Accepted for the examples in the original's guides, and ignored.
         frontend_url: URL of an HTTP front end for `predict`.
         host: Redis host, default `localhost`.
-        name: The job's `jobName`.
+        name: The job's `jobName`; see `API`.
         redis_options: Further arguments of `client.queues.InputQueue`.
     """
 
@@ -171,7 +183,7 @@ class InputQueue(API):
         frontend_url: str | None = None,
         *,
         host: str | None = None,
-        name: str = DEFAULT_JOB,
+        name: str | None = None,
         **redis_options: Any,
     ) -> None:
         if address and "://" in address:
@@ -180,7 +192,7 @@ class InputQueue(API):
             host = address
         self.frontend_url = frontend_url
         super().__init__(host, port, name, **redis_options)
-        self._queue = queues.InputQueue(self.host, self.port, name, **redis_options)
+        self._queue = queues.InputQueue(self.host, self.port, self.name, **redis_options)
         self.output_queue = OutputQueue(host, port, name, **redis_options)
 
     def enqueue(self, uri: str, /, **data: object) -> None:
@@ -249,13 +261,15 @@ def _post(frontend_url: str, body: str) -> bytes:
     return content
 
 
-def http_json_to_ndarray(json_str: str) -> Array:
-    """Return the first prediction in the body of a front end's response, as an array."""
-    value = json.loads(json.loads(json.loads(json_str)["predictions"][0])["value"])
-    return np.array(value["data"]).reshape(value["shape"])
+def http_json_to_ndarray(json_str: str) -> OriginalResult:
+    """Return the first prediction in the body of a front end's response, as `OutputQueue.query` does.
+
+    The body may have the text of 0.10 and later, that of 0.9, or the values of our /predict.
+    """
+    return predicted(json.loads(json_str)["predictions"][0])
 
 
-def http_response_to_ndarray(response: Any) -> Array | str:
+def http_response_to_ndarray(response: Any) -> OriginalResult:
     """Return the first prediction in a response of `requests` or `httpx`; "[]" for an error."""
     return http_json_to_ndarray(response.text) if response.status_code == 200 else MISSING
 

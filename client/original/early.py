@@ -1,18 +1,32 @@
-"""Programs of 0.7 and 0.8, which find their Redis by the `config.yaml` in the current folder."""
+"""Programs beside a `config.yaml` of 0.7 or 0.8, which names their Redis, and a job that such a file implies."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
+
+from cluster_serving.protocol.original.image_stream import STREAM
 
 _SPARK = re.compile(r"^spark:", re.MULTILINE)
 """Section that only files of 0.7 and 0.8 have."""
 
-_SOURCE = re.compile(r"""^data:.*\n(?:(?:[ \t].*|\#.*|)\n)*?[ \t]+src:[ \t]*["']?([^\s"'\#]+)""", re.MULTILINE)
+_IN_SECTION = r"""^{}:.*\n(?:(?:[ \t].*|\#.*|)\n)*?[ \t]+{}:[ \t]*["']?([^\s"'\#]+)"""
+_SOURCE = re.compile(_IN_SECTION.format("data", "src"), re.MULTILINE)
+_NAME = re.compile(_IN_SECTION.format("model", "name"), re.MULTILINE)
+_FLAT_NAME = re.compile(r"""^jobName:[ \t]*["']?([^\s"'\#]+)""", re.MULTILINE)
 
 
-def find() -> tuple[str, str] | None:
-    """Return host and port in the `config.yaml` of the current folder, None if it is not one of 0.7 or 0.8.
+class Found(NamedTuple):
+    """Redis and job of a file of 0.7 or 0.8."""
+
+    host: str
+    port: str
+    job: str
+
+
+def find() -> Found | None:
+    """Return what the `config.yaml` of the current folder says, None if it is not one of 0.7 or 0.8.
 
     The file is not parsed as YAML, which would need a package that no other client needs.
     """
@@ -24,4 +38,5 @@ def find() -> tuple[str, str] | None:
         return None
     source = _SOURCE.search(text)
     host, _, port = (source[1] if source else "").partition(":")
-    return host or "localhost", port or "6379"
+    name = _NAME.search(text) or _FLAT_NAME.search(text)
+    return Found(host or "localhost", port or "6379", name[1] if name else STREAM)

@@ -109,7 +109,9 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             if None not in (value, only) and value != only:
                 remedy = "; for TLS, set redisUrl: rediss://host:port" if "secure" in key else ""
                 raise SettingsError(f"{place}: {name} is {shown(key, FieldInfo(), value)}; expected {only}{remedy}")
-            warn(f"{place}: {name} has no effect")
+            # A value that says what is so anyway, or nothing, misleads nobody.
+            if value is not None and only is None:
+                warn(f"{place}: {name} has no effect")
     return {key: entry for key, entry in given.items() if key in keys(kind) and entry.value is not None}
 
 

@@ -16,12 +16,14 @@ from cluster_serving.launcher.config.job_options import job_options, model_optio
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.container import checks
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs.store import generation_of, opened
+from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
+from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
+from cluster_serving.protocol.slots import SILENT_AFTER_S
 
 CONFIG = "CONFIG"
 """Environment variable with the path of the job's `config.yaml`, for the roles `application` and `options`."""
@@ -35,6 +37,8 @@ IMAGE_HOME = Path("/opt/flink")
 _DEFAULT_CONFIG = "/etc/cluster-serving/config.yaml"
 # Redis may be starting beside this container.
 _REDIS_WITHIN = 20.0
+# A TaskManager notices the death of its JobManager within 50 s, by Flink's defaults; then its slots fall silent.
+_ENDS_WITHIN = 50.0 + SILENT_AFTER_S + 10.0
 _DRIVER = "org.apache.flink.client.python.PythonDriver"
 
 
@@ -104,12 +108,15 @@ def options() -> None:
     config = versions.resolved(file.read(Path(os.environ.get(CONFIG) or _DEFAULT_CONFIG), _warn))
     if config.execution_mode == "thread":
         checks.can_embed_python()
-    made = _options(_sized(config))
-    try:
-        state.write(options_file(), made.to_json())
-    except OSError as error:
-        raise LaunchError(f"{options_file()} cannot be written: {error.strerror}") from None
-    _introduce(config, made)
+    config = _sized(config)
+    made = _options(config, _number(config))
+    with opened(config) as store, translated(store.client):
+        _await_end(store)
+        try:
+            state.write(options_file(), made.to_json())
+        except OSError as error:
+            raise LaunchError(f"{options_file()} cannot be written: {error.strerror}") from None
+        _introduce(store, made)
 
 
 def install() -> None:
@@ -152,23 +159,22 @@ def _sized(config: Config) -> Config:
     return config
 
 
-def _options(config: Config) -> JobOptions:
+def _options(config: Config, generation: int) -> JobOptions:
     # Clients are in other containers: only a folder that was named on purpose is shared with them.
     folder = "" if config.payload_folder == NO_FOLDER else config.payload_folder
-    return job_options(config, uuid.uuid4().hex, folder)
+    return job_options(config, uuid.uuid4().hex, folder, generation)
 
 
-def _introduce(config: Config, options: JobOptions) -> None:
-    """Tell Redis of the job: the secret of its model, and slots that are loading."""
-    problem = ""
+def _number(config: Config) -> int:
+    """Return the number of a new generation, when Redis can be used and has the secret of the model."""
+    number, problem = 0, ""
 
-    def is_told() -> bool:
-        nonlocal problem
+    def is_given() -> bool:
+        nonlocal number, problem
         try:
             with opened(config) as store:
                 store.put_secret(config)
-                store.begin(generation_of(options, SERVING))
-                store.announce(options.submission, options.model_parallelism)
+                number = store.next_number()
         except (ServingError, RedisError, OSError) as error:
             if not problem:
                 print(f"Waiting for Redis at {config.redis_shown}: {error}", file=sys.stderr, flush=True)
@@ -176,8 +182,35 @@ def _introduce(config: Config, options: JobOptions) -> None:
             return False
         return True
 
-    if not wait_until(is_told, _REDIS_WITHIN):
+    if not wait_until(is_given, _REDIS_WITHIN):
         raise LaunchError(f"Redis at {config.redis_shown} cannot be used: {problem}")
+    return number
+
+
+def _await_end(store: JobStore, seconds: float = _ENDS_WITHIN) -> None:
+    """Wait for the end of the slots that the job has: those of a JobManager that has died end by themselves.
+
+    Raises:
+        LaunchError: If they go on: another Flink runs the job.
+    """
+    if not _answers(store):
+        return
+    _warn(f"job {store.job} runs already; waiting {seconds:.0f} s for the end of its slots")
+    if not wait_until(lambda: not _answers(store), seconds):
+        raise LaunchError(
+            f"job {store.job} runs in another Flink, and would answer no request any more: stop it there, or set "
+            "another jobName"
+        )
+
+
+def _answers(store: JobStore) -> bool:
+    return any(report.state == "ready" for report in store.slots())
+
+
+def _introduce(store: JobStore, options: JobOptions) -> None:
+    """Tell Redis of the job: a generation that serves, and slots that are loading."""
+    store.begin(generation_of(options, SERVING))
+    store.announce(options.submission, options.model_parallelism)
 
 
 def _warn(message: str) -> None:

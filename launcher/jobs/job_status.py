@@ -13,16 +13,19 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import elsewhere
 from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
-from cluster_serving.launcher.services.flink_rest import Flink, Job
+from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest, Job
 from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.connection import address, translated
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, NORMAL, PRIORITIES
-from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 
+# Two heartbeats that were missed, and some time.
+_SILENT_AFTER_S = 2.5 * HEARTBEAT_S
 # What Flink knows is shown all the same.
 _REDIS_ERRORS = (RedisError, ServingError, OSError)
 
@@ -63,15 +66,20 @@ class JobStatus:
 
     Attributes:
         name: `jobName`.
-        state: Flink's state of a job that Flink has, such as `RUNNING`. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
-            `LOST` for a job that no command has stopped.
+        state: Flink's state of a job that Flink has, such as `RUNNING`; `RESTARTING`, or `SILENT`, if Flink calls a job
+            `RUNNING` of which nothing runs, or no slot gives heartbeats. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
+            of a job that no command has stopped, `LOST` if its Flink does not have it, and `UNKNOWN` if its Flink is
+            another one that does not answer.
         since: Time at which the state began, in seconds since the epoch; for a job that Flink has, time of its start.
             None if unknown.
         job_id: Flink's id; empty if Flink does not have the job.
         slots: Number of slots that the job uses.
-        restarts: Number of times that Flink has started the job again.
+        ready: Number of these that answer requests.
+        restarts: Number of times that Flink has started the job again; the most of its slots, if they tell.
         answered: Number of requests answered since `cluster-serving-start`; None if Redis does not tell.
-        error: The last error; empty if there was none since the last start that succeeded.
+        error: The last error; empty if there was none since the last start that succeeded, or since all slots answer
+            requests again.
+        error_time: Time of that error, in seconds since the epoch; None if unknown.
         log: File with the output of the last start, and its machine if that is another one.
         layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
         controller: What the controller of the job does, where, and what it did last; empty if none runs.
@@ -80,6 +88,7 @@ class JobStatus:
         comparison: Comparison of the answers of its shadow; None without one.
         dead_letters: Number of its dead letters; None if Redis does not tell.
         recent: What it does now; None if it does not run, or was not watched.
+        flink: Its Flink, if that is another one than the command's (`elsewhere.Elsewhere.place`); else empty.
     """
 
     name: str
@@ -98,11 +107,19 @@ class JobStatus:
     comparison: Comparison | None = None
     dead_letters: int | None = None
     recent: Recent | None = None
+    flink: str = ""
+    ready: int = 0
+    error_time: float | None = None
 
     @property
     def is_known(self) -> bool:
         """True if the job runs, or has run."""
         return bool(self.job_id or self.since or self.reports)
+
+    @property
+    def runs(self) -> bool:
+        """True if a Flink has the job, or its slots answer requests."""
+        return bool(self.job_id) or (bool(self.flink) and self.state == "RUNNING")
 
     @property
     def is_well(self) -> bool:
@@ -113,8 +130,9 @@ class JobStatus:
         """Return all but the reports, the comparison and what it does now, ready for JSON."""
         values = asdict(self)
         del values["reports"], values["comparison"], values["recent"]
-        if self.since is not None:
-            values["since"] = datetime.fromtimestamp(self.since, timezone.utc).isoformat(timespec="seconds")
+        for name in ("since", "error_time"):
+            if values[name] is not None:
+                values[name] = datetime.fromtimestamp(values[name], timezone.utc).isoformat(timespec="seconds")
         return values
 
 
@@ -162,7 +180,7 @@ def watched(config: Config, flink: Flink, store: JobStore, name: str, seconds: f
     while True:
         before = Totals.of(store)
         found = read(config, flink, name)
-        if found.job_id:
+        if found.runs:
             time.sleep(max(0.0, before.time + seconds - time.monotonic()))
             found = replace(found, recent=Recent.since(before, store))
         yield found
@@ -201,9 +219,9 @@ def _known(config: Config) -> set[str]:
 
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
-    now, shown, compared, refused, dead = Generations(), [], None, "", None
+    now, shown, compared, refused, dead, other = Generations(), [], None, "", None, None
     with suppress(*_REDIS_ERRORS), opened(config, name) as store:
-        recorded, reports = store.record(), store.slots()
+        recorded, reports = store.record(), store.slots(silent_after=_SILENT_AFTER_S)
         if recorded.state == "starting" and not store.client.exists(store.keys.command):
             recorded = replace(recorded, state="failed", error="the command that started the job was killed")
         count = store.client.get(store.keys.answered)
@@ -215,13 +233,16 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
             # They cannot give a sign of life.
             reports = [replace(one, error=refused) if one.state == "silent" else one for one in reports]
         dead = store.client.xlen(store.keys.dead_letters) if answered is not None else None
+        if not jobs and (other := elsewhere.find(store, [flink.place])) and other.job:
+            jobs = [other.job]
         now = store.generations()
         shown = [_generation(store, each, jobs) for each in now.all.values()]
         if shadow := now.of_role(SHADOW):
             compared = store.comparison(shadow.number)
     serving = now.serving.submission if now.serving else ""
     job = next((job for job in jobs if job.submission == serving), jobs[0] if jobs else None)
-    failed = next((report.error for report in reports if report.has_failed and report.error), "")
+    failed = next((report for report in reports if report.has_failed and report.error), None)
+    error, at = _error(refused, failed, recorded)
     status = JobStatus(
         name=name,
         state=recorded.state.upper() or "STOPPED",
@@ -230,7 +251,8 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         slots=0,
         restarts=0,
         answered=answered,
-        error=refused or failed or recorded.error,
+        error=error,
+        error_time=at,
         log=recorded.place,
         layout=recorded.layout,
         controller=controller,
@@ -238,21 +260,68 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         generations=tuple(shown),
         comparison=compared,
         dead_letters=dead,
+        flink=other.place if other else "",
     )
-    if job:
-        return replace(
-            status,
-            state=job.state,
-            since=time.time() - job.seconds,
-            job_id=job.id,
-            slots=flink.parallelism(job.id),
-            restarts=flink.restarts(job.id),
-            error=status.error or flink.root_cause(job.id) or "",
-        )
+    if job and other:
+        with suppress(LaunchError), FlinkRest(other.url) as its_own:
+            return _as_flink_says(status, its_own, job, bool(refused))
+    if job and not other:
+        return _as_flink_says(status, flink, job, bool(refused))
+    if other and status.state != "STARTING":
+        ready = sum(report.state == "ready" for report in reports)
+        error = status.error or other.problem
+        return replace(status, state=other.state, slots=len(reports), ready=ready, since=None, error=error)
     if status.state == "RUNNING":
         lost = problem or _end(flink, name) or f"{flink.where} does not have the job any more"
         return replace(status, state="LOST", since=None, error=status.error or lost)
     return status
+
+
+def _error(refused: str, failed: SlotReport | None, recorded: JobRecord) -> tuple[str, float | None]:
+    """Return the error that says most of the state of a job, and its time."""
+    if refused:
+        return refused, time.time()
+    if failed:
+        return failed.error or "", failed.time
+    return recorded.error, (recorded.error_time or None) if recorded.error else None
+
+
+def _as_flink_says(status: JobStatus, flink: Flink, job: Job, is_refused: bool) -> JobStatus:
+    """Return the state of a job that Flink has. With `is_refused`, its slots cannot give heartbeats."""
+    slots, running, failure = flink.parallelism(job.id), flink.running(job.id), flink.failure(job.id)
+    reports = _of_living(status.reports, running, failure)
+    states = [report.state for report in reports]
+    ready, state, error, at = states.count("ready"), job.state, status.error, status.error_time
+    if state == "RUNNING" and states and not ready and not is_refused and status.state != "STARTING":
+        state = "SILENT" if set(states) == {"silent"} else "RESTARTING"
+    if not error and failure and (state != "RUNNING" or ready < slots):
+        at, error = failure
+    return replace(
+        status,
+        state=state,
+        since=time.time() - job.seconds,
+        job_id=job.id,
+        slots=slots,
+        ready=ready,
+        restarts=max((each.restarts for each in reports), default=flink.restarts(job.id)),
+        error=error,
+        error_time=at,
+        reports=reports,
+    )
+
+
+def _of_living(
+    reports: tuple[SlotReport, ...], running: int | None, failure: tuple[float | None, str] | None
+) -> tuple[SlotReport, ...]:
+    """Return the reports of slots, of which those that died in the latest failure do not load the model yet."""
+    if running != 0 or not failure or failure[0] is None:
+        return reports
+    # What Flink says may be some seconds old; a slot that is ready since the failure is alive.
+    died = failure[0]
+    return tuple(
+        replace(one, state="loading") if one.state in ("ready", "silent") and one.time < died else one
+        for one in reports
+    )
 
 
 def _refused(store: JobStore) -> str:

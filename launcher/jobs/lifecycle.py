@@ -17,7 +17,7 @@ from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, lock, model_copy, payload_folder
+from cluster_serving.launcher.jobs import capacity, elsewhere, lock, model_copy, payload_folder
 from cluster_serving.launcher.jobs.layout import decision
 from cluster_serving.launcher.jobs.readiness import wait_ready
 from cluster_serving.launcher.jobs.services import Services, services
@@ -61,6 +61,7 @@ def start(config: Config) -> Started:
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
+        elsewhere.refuse(provided.store, provided.flink, "started")
         config = provided.target.fitted(config)
         started = start_with(provided, *prepared(provided, config))
         provided.tidy()
@@ -73,14 +74,14 @@ def stop(config: Config, job: str) -> bool:
     Return False if the job did not run, as one whose start failed; from then on it counts as stopped.
 
     Raises:
-        LaunchError: If no such job runs, and none counts as started.
+        LaunchError: If no such job runs, and none counts as started; or if it runs in another Flink.
     """
     target = target_of(config)
     with lock.for_job(config, job):
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         target.records.forget(job)
         with jobs_of(target, job) as (active, flink):
-            if not active and not _counts_as_started(config, job):
+            if not active and not _counts_as_started(config, job, flink):
                 names = ", ".join(other.name for other in flink.jobs()) or "none"
                 raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
             for running in active:
@@ -98,13 +99,25 @@ def jobs_of(target: Target, job: str) -> Iterator[tuple[list[Job], Flink]]:
         yield [] if is_gone else flink.jobs(job), flink
 
 
-def _counts_as_started(config: Config, job: str) -> bool:
+def refuse_elsewhere(config: Config, job: str, done: str) -> None:
+    """Refuse to do something to a job, named in words, while it runs in another Flink than that of the configuration.
+
+    Raises:
+        LaunchError: If it does.
+    """
+    with suppress(RedisError, OSError), jobs_of(target_of(config), job) as (active, flink):
+        if not active:
+            with opened(config, job) as store:
+                elsewhere.refuse(store, flink, done)
+
+
+def _counts_as_started(config: Config, job: str, flink: Flink) -> bool:
     """Return True if a job that this Flink does not have was started, by its Redis, and not stopped since."""
     states: set[str] = set()
     with suppress(RedisError, OSError), opened(config, job) as store:
+        elsewhere.refuse(store, flink, "stopped")
         states = {store.record().state, *(report.state for report in store.slots())}
-    # Slots that give heartbeats run in another Flink.
-    return "ready" not in states and bool(states - {"", "stopped", UNLOADED})
+    return bool(states - {"", "stopped", UNLOADED})
 
 
 def is_running(config: Config) -> bool:
@@ -159,7 +172,7 @@ def start_with(services: Services, config: Config, options: JobOptions) -> Start
     with target.slots(config.slots):
         store.client.delete(store.keys.answered)
         store.note("starting", error="", log=target.home.log_of(job))
-        store.begin(generation_of(options, SERVING))
+        store.begin(generation_of(options, SERVING, services.flink.place))
         try:
             started = submit(services, config, options)
             target.records.remember(options)

@@ -63,7 +63,8 @@ def wait_ready(
         last_wait = wait
         if len(ready) != last_count:
             last_count = len(ready)
-            say(f"Loading the model: {last_count} of {needed} slots ready")
+            what = f"Loading the model in {needed} slot{'s' * (needed != 1)}"
+            say(f"{what}: {last_count} ready" if last_count else what)
         if time.monotonic() > deadline:
             lacking = f" and waits for {wait}" if wait else ""
             raise LaunchError(

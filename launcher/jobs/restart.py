@@ -11,7 +11,7 @@ from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import payload_folder, preflight
+from cluster_serving.launcher.jobs import elsewhere, payload_folder, preflight
 from cluster_serving.launcher.jobs.lifecycle import Started, cancel, checked, prepared, start_with
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
@@ -36,6 +36,8 @@ def restart(config: Config) -> Started:
         if running:
             _preflight(provided, config)
             earlier = provided.options_now()
+        else:
+            elsewhere.refuse(provided.store, provided.flink, "restarted")
         target.records.forget(job)
         for each in running:
             say(f"Stopping job {job}")

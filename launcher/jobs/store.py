@@ -6,13 +6,13 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import redis
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
@@ -23,7 +23,7 @@ from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.events import record as record_event
 from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, LAST, Generation, Generations
-from cluster_serving.protocol.keys import GROUP, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
+from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
 from cluster_serving.protocol.stats import JobStats
@@ -40,6 +40,7 @@ class JobRecord:
         log: File with the output of the last start, and the trace of its error.
         host: Machine of that file.
         layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
+        error_time: Time of the last error in seconds since the epoch; 0 if unknown.
     """
 
     state: str = ""
@@ -48,6 +49,7 @@ class JobRecord:
     log: str = ""
     host: str = ""
     layout: str = ""
+    error_time: float = 0.0
 
     @property
     def place(self) -> str:
@@ -81,13 +83,22 @@ class JobStore:
         """Return what the commands did with the job last."""
         fields = self.client.hgetall(self.keys.record)
         names = ("state", "error", "log", "host", "layout")
-        return JobRecord(since=float(fields.get("since", 0)), **{name: fields.get(name, "") for name in names})
+        since, error_time = (float(fields.get(name, 0)) for name in ("since", "error_time"))
+        return JobRecord(since=since, error_time=error_time, **{name: fields.get(name, "") for name in names})
+
+    def is_known(self) -> bool:
+        """Return True if Redis keeps anything of the job."""
+        # In a Redis Cluster this key may be on another node.
+        with suppress(RedisError):
+            if self.client.sismember(JOBS_KEY, self.job):
+                return True
+        return bool(self.client.exists(self.keys.record, self.keys.slots(), self.keys.generations))
 
     def note(self, state: str, error: str | None = None, log: Path | None = None, layout: str | None = None) -> None:
         """Record a change of the job's state. Without `error`, `log` or `layout`, those of before stay."""
         fields = {"state": state, "since": str(time.time())}
         if error is not None:
-            fields["error"] = error
+            fields |= {"error": error, "error_time": fields["since"]}
         if log is not None:
             fields |= {"log": str(log), "host": socket.gethostname()}
         if layout is not None:
@@ -97,7 +108,7 @@ class JobStore:
 
     def note_error(self, error: str) -> None:
         """Record an error that leaves the job as it is, or with an empty text that there is none any more."""
-        self.write(self.keys.record, ["error", error])
+        self.write(self.keys.record, ["error", error, "error_time", str(time.time())])
         if error:
             self.tell(error)
 
@@ -268,7 +279,7 @@ def opened(config: Config, job: str | None = None) -> Iterator[JobStore]:
         yield JobStore(client, job or config.job_name)
 
 
-def generation_of(options: JobOptions, role: str) -> Generation:
-    """Return the record of the generation that the options start."""
-    redis = options.redis
-    return Generation(redis.generation, role, options.submission, redis.version, redis.numbered, since=time.time())
+def generation_of(options: JobOptions, role: str, flink: str = "") -> Generation:
+    """Return the record of the generation that the options start, with the place of its Flink if that is known."""
+    redis, now = options.redis, time.time()
+    return Generation(redis.generation, role, options.submission, redis.version, redis.numbered, since=now, flink=flink)

@@ -21,7 +21,7 @@ from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, lifecycle, lock, payload_folder
+from cluster_serving.launcher.jobs import capacity, elsewhere, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.layout.decision import described, layout_of
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.jobs.recent import Totals
@@ -190,6 +190,7 @@ def _changing(config: Config) -> Iterator[Services]:
     with services(config) as provided:
         flink = provided.flink
         if not flink.jobs(config.job_name):
+            elsewhere.refuse(provided.store, flink, "changed")
             raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start starts it")
         _settle(provided)
         yield provided
@@ -254,7 +255,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
     """Start a new generation, and give it its role when it is ready."""
     store, job, number = services.store, config.job_name, options.redis.generation
     earlier, now = Totals.of(store), services.options_now()
-    candidate = generation_of(options, CANDIDATE)
+    candidate = generation_of(options, CANDIDATE, services.flink.place)
     say(f"Starting generation {number} of job {job} beside the one that serves")
     _check_room(services, config, options, now)
     with ExitStack() as stack:

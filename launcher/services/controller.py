@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -84,13 +85,15 @@ def stop(redis: Address, job: str) -> bool:
         return stop_recorded(_record(home, job))
 
 
-def stop_all(redis: Address | None) -> list[str]:
-    """Stop the controllers of all jobs of a Redis, or of all, and return the names of their jobs."""
+def stop_all(redis: Address | None, kept: Mapping[Address, Collection[str]]) -> list[str]:
+    """Stop the controllers of all jobs of a Redis, or of all, but for `kept` jobs; return the names of the others."""
     stopped = []
+    spared = {_record(state.folder(SERVICE, address), job) for address, jobs in kept.items() for job in jobs}
     homes = [state.folder(SERVICE, redis)] if redis else sorted(state.root().glob(f"{SERVICE}-*"))
     for home in filter(Path.is_dir, homes):
         with locked(home):
-            stopped += [record.stem for record in sorted(home.glob("*.json")) if stop_recorded(record)]
+            records = (record for record in sorted(home.glob("*.json")) if record not in spared)
+            stopped += [record.stem for record in records if stop_recorded(record)]
     return stopped
 
 

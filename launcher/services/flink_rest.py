@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+import socket
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from cluster_serving.job.options import MARK, NAME
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.process import wait_until
 from cluster_serving.launcher.services.rest import Answer, Unanswered, request
+from cluster_serving.settings.addresses import Address
 
 ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 """States of jobs that use no slots any more."""
@@ -66,6 +68,11 @@ class Flink(ABC):
     def where(self) -> str:
         """The place of the jobs, for messages: a URL, or the name of a cluster."""
 
+    @property
+    def place(self) -> str:
+        """The place of the jobs by a name that other machines do not have for another Flink."""
+        return self.where
+
     @abstractmethod
     def jobs(self, name: str | None = None, ended: bool = False) -> list[Job]:
         """Return the jobs that have not ended, or those that have, of one name or of all, the latest first."""
@@ -83,6 +90,11 @@ class Flink(ABC):
         trace = self.trace(job_id)
         return None if trace is None else cause(trace)
 
+    def failure(self, job_id: str) -> tuple[float | None, str] | None:
+        """Return time, in seconds since the epoch if it is known, and cause of the latest failure; None without one."""
+        told = self.root_cause(job_id)
+        return None if told is None else (None, told)
+
     @abstractmethod
     def trace(self, job_id: str) -> str | None:
         """Return all that is known of the latest failure of a job; None if there was none."""
@@ -98,6 +110,10 @@ class Flink(ABC):
     @abstractmethod
     def parallelism(self, job_id: str) -> int:
         """Return the number of slots that a job uses; 0 if it is not known yet."""
+
+    def running(self, job_id: str) -> int | None:
+        """Return the number of slots in which all of a job runs now; None if it is not known."""
+        return None
 
     @abstractmethod
     def page(self, job_id: str) -> str:
@@ -115,8 +131,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         LaunchError: From every method but `overview`, if Flink does not answer as expected.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout: float = 10.0) -> None:
         self.url = url
+        self._timeout = timeout
 
     def __exit__(self, *exc: object) -> None:
         """Leave nothing open: each request has its own connection."""
@@ -126,6 +143,11 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         """The URL, for messages."""
         return self.url
 
+    @property
+    def place(self) -> str:
+        """The URL, with the name of this machine in place of a loopback name."""
+        return place_of(self.url)
+
     def overview(self) -> Overview | None:
         """Return the state of the cluster; None if nothing answers as Flink."""
         try:
@@ -134,9 +156,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         except (LaunchError, KeyError, TypeError):
             return None
 
-    def classpath(self) -> str:
-        """Return the class path of the JobManager, which tells the jars in the `lib/` of the cluster."""
-        return str(self._get("/jobmanager/environment")["classpath"])
+    def has_pyflink(self) -> bool:
+        """Return True if the machines of the cluster have the classes of PyFlink, in the class path of Flink."""
+        return "flink-python" in str(self._get("/jobmanager/environment")["classpath"])
 
     def task_managers(self) -> dict[str, str]:
         """Return host and port of each TaskManager by its resource id."""
@@ -179,18 +201,28 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
 
     def has_new(self, name: str) -> bool:
         """Return True if a job of that name is so new that `jobs` may leave it out although it is ours."""
-        listed = (job for job in self._listed() if job["name"].startswith(f"{name} (generation "))
-        running = [job for job in listed if job["state"] not in ENDED]
+        listed = (job for job in self._listed() if job["state"] not in ENDED)
+        # Jobs of earlier versions have the generation in their name.
+        running = [job for job in listed if job["name"] == name or job["name"].startswith(f"{name} (generation ")]
         return any(job["state"] == "INITIALIZING" or job["duration"] < _NEW_MS for job in running)
 
     def state(self, job_id: str) -> str:
         """Return the state of a job."""
         return str(self._get(f"/jobs/{job_id}")["state"])
 
+    def failure(self, job_id: str) -> tuple[float | None, str] | None:
+        """Return time and cause of the latest exception of a job; None if there was none."""
+        latest = self._latest(job_id)
+        return (latest["timestamp"] / 1000, cause(str(latest.get("stacktrace", "")))) if latest else None
+
     def trace(self, job_id: str) -> str | None:
         """Return the stack trace of the latest exception of a job; None if there was none."""
+        latest = self._latest(job_id)
+        return str(latest.get("stacktrace", "")) if latest else None
+
+    def _latest(self, job_id: str) -> dict[str, Any] | None:
         history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
-        return str(history[0].get("stacktrace", "")) if history else None
+        return history[0] if history else None
 
     def main_trace(self) -> str | None:
         """Return what the main program of a Flink that runs one has printed; None if the program has not failed."""
@@ -215,6 +247,11 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
     def parallelism(self, job_id: str) -> int:
         """Return the number of slots that a job uses."""
         return max((vertex["parallelism"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]), default=0)
+
+    def running(self, job_id: str) -> int | None:
+        """Return the number of slots in which all of a job runs now; Flink calls a job RUNNING also without one."""
+        counts = [vertex["tasks"]["RUNNING"] for vertex in self._get(f"/jobs/{job_id}")["vertices"]]
+        return min(counts, default=0)
 
     def page(self, job_id: str) -> str:
         """Return the address of a job in the Flink UI."""
@@ -245,7 +282,7 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
 
     def _request(self, method: str, path: str, **query: str) -> Answer:
         try:
-            answer = request(method, self.url + path, query)
+            answer = request(method, self.url + path, query, timeout=self._timeout)
         except Unanswered as error:
             raise LaunchError(
                 f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; start it, or correct it"
@@ -253,3 +290,21 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         if not answer.is_success:
             raise LaunchError(f"Flink at {self.url} answers {answer.status} to {method} {path}")
         return answer
+
+
+def place_of(url: str) -> str:
+    """Return the URL of a Flink, with the name of this machine in place of a loopback name."""
+    return _on(url, socket.gethostname()) if Address.of(url).is_local else url
+
+
+def at_hand(place: str) -> list[str]:
+    """Return the URLs at which this machine may reach a Flink, by its place; none if the place is not a URL."""
+    if not place.startswith(("http://", "https://")):
+        return []
+    # A Flink of this machine may listen on the loopback address alone.
+    return [*([_on(place, "localhost")] if Address.of(place).host == socket.gethostname().lower() else []), place]
+
+
+def _on(url: str, host: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=str(Address(host, Address.of(url).port))))

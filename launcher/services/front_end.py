@@ -176,6 +176,14 @@ def stop(address: Address, redis: Address | None = None) -> bool:
         return stopped
 
 
+def redis_of(address: Address) -> str:
+    """Return the address of the Redis of a front end that was started here; empty if there is none."""
+    try:
+        return _redis_of(state.folder(SERVICE, address))
+    except FileNotFoundError:
+        return ""
+
+
 def _complete(home: Path, is_serving: Callable[[Path, int], bool]) -> None:
     """Complete the change of a command that has died in the middle, or take it back."""
     process = Process.read(home / _NEXT)

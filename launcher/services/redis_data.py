@@ -24,11 +24,15 @@ def describe(address: Address) -> str:
     return found and f"Redis on port {address.port}: {found}"
 
 
+def databases(address: Address) -> list[int]:
+    """Return the databases that have keys, of a Redis that was started here."""
+    with redis_server.connect_own(address) as client:
+        return [int(name.removeprefix("db")) for name in cast("dict[str, object]", client.info("keyspace"))]
+
+
 def _counted(address: Address) -> str:
     requests = dead_letters = results = 0
-    with redis_server.connect_own(address) as client:
-        databases = [int(name.removeprefix("db")) for name in cast("dict[str, object]", client.info("keyspace"))]
-    for database in databases:
+    for database in databases(address):
         with redis_server.connect_own(address, database) as client:
             for stream in client.scan_iter(count=_SCANNED, _type="STREAM"):
                 length = cast("int", client.xlen(stream))

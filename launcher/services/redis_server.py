@@ -214,15 +214,23 @@ def is_ours(address: Address) -> bool:
     return Process.read(folder(address) / _RECORD) is not None
 
 
-def connect_own(address: Address, database: int = 0) -> redis.Redis:
-    """Return a client of the Redis that was started here, with the password of its start; replies are bytes."""
+def connect_own(address: Address, database: int = 0, decode: bool = False) -> redis.Redis:
+    """Return a client of the Redis that was started here, with the password of its start.
+
+    Replies are bytes, or text with `decode`.
+    """
     passwords = [
         json.loads(words.removeprefix(_PASSWORD))
         for words in (folder(address) / _SETTINGS).read_text("utf8").splitlines()
         if words.startswith(_PASSWORD)
     ]
     return redis.Redis(
-        address.host, address.port, db=database, password=passwords[0] if passwords else None, socket_timeout=_TIMEOUT_S
+        address.host,
+        address.port,
+        db=database,
+        password=passwords[0] if passwords else None,
+        socket_timeout=_TIMEOUT_S,
+        decode_responses=decode,
     )
 
 

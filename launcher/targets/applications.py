@@ -126,6 +126,13 @@ class Applications(Flink, AbstractContextManager["Applications"]):
         """Return the number of slots that a job uses; 0 while it is not known."""
         return self._count(job_id, FlinkRest.parallelism)
 
+    def running(self, job_id: str) -> int | None:
+        """Return the number of slots in which all of a job runs now; None while it is not known."""
+        with suppress(LaunchError):
+            flink, job = self._inside(self.application(job_id))
+            return flink.running(job.id) if flink and job else None
+        return None
+
     def cancel(self, job_id: str) -> None:
         """End the application of a job."""
         self.remove(self.application(job_id))

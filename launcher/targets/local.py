@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import flink_gateway
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
 from cluster_serving.launcher.services.process import is_listening
@@ -27,6 +28,19 @@ class Local(FlinkCluster, Target):
     def is_here(self) -> bool:
         """True if the Flink was started here, or will be; one that runs in containers may be elsewhere."""
         return self.is_ours or (self.address.is_local and not is_listening(self.address))
+
+    def check(self) -> None:
+        """Check that the cluster can be used, or started; one of others needs what ours have."""
+        super().check()
+        if self.is_ours or not is_listening(self.address):
+            return
+        with self.flink() as flink:
+            if not flink.has_pyflink():
+                raise LaunchError(
+                    f"Flink at {self.address} was not started by these commands, and its lib/ lacks "
+                    "flink-python-*.jar: set flink.target: remote, so that jobs bring Python along; or set "
+                    "flinkRestUrl to a free port of this machine, where cluster-serving-start starts a Flink"
+                )
 
     def submit(self, options: JobOptions) -> str:
         """Submit a job, whose model and packages are found where they are."""

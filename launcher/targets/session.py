@@ -67,7 +67,7 @@ class Session(FlinkCluster, Target):
     def _has_jar(self) -> bool:
         """Return True if the machines of the cluster have the classes of PyFlink."""
         with self.flink() as flink:
-            return "flink-python" in flink.classpath()
+            return flink.has_pyflink()
 
 
 def _check_sizes(loaded: Bundle) -> None:

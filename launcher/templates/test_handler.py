@@ -1,4 +1,7 @@
-"""Tests of the handler, without Flink and Redis. Run them with: python -m pytest model."""
+"""Tests of the example in handler.py, without Flink and Redis: replace them together with it.
+
+Run them with: python -m pytest model
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -14,6 +14,7 @@ import pytest
 from cluster_serving.client import RedisUnavailable, original
 from cluster_serving.client.original import values
 from cluster_serving.client.original.values import encode_png
+from cluster_serving.launcher.config import file as config_file
 from cluster_serving.protocol.errors import InvalidInput
 
 GUIDE = """
@@ -83,6 +84,28 @@ def test_programs_of_0_7_and_0_8_find_their_redis_by_the_file_of_the_current_fol
     for queue in (original.InputQueue(), original.OutputQueue()):
         assert f"{queue.host} {queue.port}" == (found or "localhost 6379")
     assert original.OutputQueue("other").host == "other"
+
+
+@pytest.mark.parametrize(
+    ("config", "job"),
+    [
+        ("model:\n  path: m\nspark:\n  master: local[*]\n", "image_stream"),
+        ("model:\n  path: m\n  name: mine\nspark:\n", "mine"),
+        ("model:\n  path: m\nspark:\njobName: mine\n", "mine"),
+        ("model:\n  path: m\n  name: mine\n", "serving_stream"),
+    ],
+)
+def test_a_program_beside_a_file_of_0_7_or_0_8_uses_the_job_that_the_file_starts(
+    tmp_path, monkeypatch, redis_server, config, job
+):
+    """As in the guide between 0.8 and 0.9, whose program calls `enqueue`."""
+    (tmp_path / "config.yaml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    if "spark" in config:
+        assert config_file.read(tmp_path / "config.yaml", missing_ok=True).job_name == job
+    for queue in (original.InputQueue(host="127.0.0.1", port=redis_server.port), original.OutputQueue()):
+        assert queue.name == job
+    assert original.InputQueue(host="127.0.0.1", port=redis_server.port, name="given").name == "given"
 
 
 def test_a_missing_result_is_an_empty_object_to_programs_of_0_7_and_0_8(tmp_path, monkeypatch, redis_server, queues):
@@ -227,6 +250,35 @@ def test_responses_of_a_front_end_become_arrays():
     assert original.http_json_to_ndarray(text).tolist() == [[1, 2], [3, 4]]
     assert original.http_response_to_ndarray(SimpleNamespace(status_code=200, text=text)).shape == (2, 2)
     assert original.http_response_to_ndarray(SimpleNamespace(status_code=400, text="")) == "[]"
+
+
+@pytest.mark.parametrize(
+    ("prediction", "expected"),
+    [
+        ("{value=data=[1.0,2.5],shape=[2];}", [1.0, 2.5]),
+        ("{value=data=[1.0,1.0E-5],shape=[1,2];data=[3.0],shape=[1];}", [[[1.0, 1e-5]], [3.0]]),
+        ('{"value":"{\\"data\\":[1.0],\\"shape\\":[1]}{\\"data\\":[2.0],\\"shape\\":[1]}"}', [[1.0], [2.0]]),
+        ("{value=[[8,0.9][3,0.1]]}", [[8, 0.9], [3, 0.1]]),
+        ('{"value":"[[8,0.9]]"}', [[8, 0.9]]),
+        ("{value=NaN}", "NaN"),
+        ('{"value":"NaN"}', "NaN"),
+        ({"value": [1.0, 2.5]}, [1.0, 2.5]),
+        ({"value": {"a": [1.0], "b": [2.0]}}, [[1.0], [2.0]]),
+        ({"value": [{"class": 8, "prob": 0.9}]}, [[8, 0.9]]),
+        ({"error": "no model", "code": "MODEL_ERROR"}, "NaN"),
+        ([1.0, 2.5], [1.0, 2.5]),
+    ],
+)
+def test_predictions_of_every_front_end_become_arrays(prediction, expected):
+    response = SimpleNamespace(status_code=200, text=json.dumps({"predictions": [prediction]}))
+    found = original.http_response_to_ndarray(response)
+    assert (
+        found
+        if isinstance(found, str)
+        else [each.tolist() for each in found]
+        if isinstance(found, list)
+        else found.tolist()
+    ) == expected
 
 
 def test_results_of_the_oldest_clients_may_have_any_name(queues, db):

@@ -35,5 +35,8 @@ def test_a_job_without_keys_has_a_measured_layout(cluster, tmp_path):
     try:
         assert second.returncode == 0, second.stdout + second.stderr
         assert "Measuring" not in second.stdout + second.stderr
+        # Figures of `tune`, in place of those of the first start.
+        (layout,) = (line.split(maxsplit=1)[1] for line in second.stdout.splitlines() if line.startswith("  layout"))
+        assert layout == tuned.stdout.splitlines()[-1]
     finally:
         cluster.stop("laid")

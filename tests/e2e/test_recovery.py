@@ -59,6 +59,28 @@ def test_a_python_worker_that_dies_costs_no_request_and_no_taskmanager(cluster, 
     assert kept_processes(cluster, "taskmanager") == before
 
 
+def test_status_says_what_runs_while_a_taskmanager_is_replaced_and_keeps_no_error_afterwards(cluster, double):
+    double("thread", 1)
+
+    def status():
+        return json.loads(
+            cluster.run("cluster-serving-cli", "status", "--json", cwd=cluster.folder / "recovery").stdout
+        )
+
+    kill_all(kept_processes(cluster, "taskmanager"))
+    seen = []
+
+    def is_back():
+        seen.append(status())
+        return seen[-1]["models"][0]["restarts"] == 1 and seen[-1]["state"] == "RUNNING"
+
+    wait_until(lambda: status()["state"] == "RESTARTING", 60)
+    wait_until(is_back, 120)
+    *during, after = seen
+    assert all(each["error"] and each["error_time"] for each in during if each["state"] == "RESTARTING")
+    assert (after["restarts"], after["ready"], after["error"], after["error_time"]) == (1, 1, "", None)
+
+
 def kill_all(victims):
     assert victims
     for pid in victims:

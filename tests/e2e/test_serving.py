@@ -170,7 +170,9 @@ def test_flink_shows_job_operators_and_metrics(models, started, cluster):
     queue, _ = started(jobName="shown", modelPath=models / "openvino")
     assert_answers_are_right(queue, 32)
     job = cluster.job("shown")
-    assert job["name"] == "shown (generation 1)"
+    assert job["name"] == "shown"
+    parameters = httpx.get(f"{cluster.rest}/jobs/{job['jid']}/config").json()["execution-config"]["user-config"]
+    assert (parameters["cluster-serving-job"], parameters["cluster-serving-generation"]) == ("shown", "1")
     source, rest = job["vertices"]
     assert source["name"] == "Source: Tick -> Redis Streams source, key_by"
     assert rest["name"] == "Batching window, Inference, Redis hash sink"

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cluster_serving.launcher.task_logs import chosen
+from tests.support.fixtures.redis_server import RedisServer
 
 
 @pytest.fixture
@@ -23,6 +24,24 @@ def test_each_finding_says_what_to_do(examined, tmp_path):
     assert found["model"][0] == "failed" and "does not exist" in found["model"][1]
     assert found["redis"][0] == "warning" and "cluster-serving-start starts one" in found["redis"][1]
     assert found["python"][0] == found["java"][0] == "ok"
+
+
+def test_a_redis_that_hangs_is_no_redis_to_start(examined, tmp_path):
+    server = RedisServer(tmp_path)
+    server.pause()
+    try:
+        code, found = examined(modelPath=str(tmp_path), redisUrl=f"127.0.0.1:{server.port}", redisTimeout=500)
+    finally:
+        server.resume()
+        server.stop()
+    assert code == 1
+    assert found["redis"][0] == "failed" and "does not answer as Redis (Timeout" in found["redis"][1]
+
+
+def test_a_redis_elsewhere_that_does_not_run_is_an_error(examined, tmp_path):
+    code, found = examined(modelPath=str(tmp_path), redisUrl="redis.invalid:6379")
+    assert code == 1
+    assert found["redis"][0] == "failed" and "cannot be reached" in found["redis"][1]
 
 
 def test_a_log_without_its_harmless_lines_keeps_the_stack_traces():

@@ -65,7 +65,8 @@ def key(options: JobOptions, cores: int) -> str:
     given = json.loads(options.to_json())
     model = given["model"]
     path = model.pop("path")
-    for name in ("thread_per_model", "slot"):
+    # A start measures a copy of the model, and `tune` the model itself.
+    for name in ("thread_per_model", "slot", "configured"):
         del model[name]
     # Distributions that add engines; built-in engines are extras of ours.
     added = [name for name in engine_requirements() if "[" not in name]

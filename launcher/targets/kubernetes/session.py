@@ -81,6 +81,11 @@ class _SessionRest(FlinkRest):
     def where(self) -> str:
         return f"Flink {self._id} in {self._kubectl.where}"
 
+    @property
+    def place(self) -> str:
+        # The address is that of this command's way.
+        return self.where
+
     def waits_for(self, _: str) -> str:
         found = pods.waiting_reason(
             self._kubectl, self._kubectl.labelled("pods", f"app={self._id},component=taskmanager")

@@ -25,8 +25,9 @@ class YarnSession(Session):
     def __init__(self, config: Config) -> None:
         self._hadoop = Hadoop()
         self._problem: LaunchError | None = None
+        self._application = ""
         try:
-            url = _endpoint(self._hadoop, of(config).flink_application_id)
+            self._application, url = _endpoint(self._hadoop, of(config).flink_application_id)
             config = config.model_copy(update={"flink_rest_url": url})
         except LaunchError as error:
             # Told when the session is used: a shutdown stops the rest all the same.
@@ -36,7 +37,7 @@ class YarnSession(Session):
     def flink(self) -> FlinkRest:
         """Return a client for the jobs of the session."""
         self._check_found()
-        return super().flink()
+        return _SessionRest(self.config.flink_rest_url, self._application)
 
     def check(self) -> None:
         """Check that the session answers, and that YARN's nodes can reach Redis."""
@@ -58,8 +59,20 @@ class YarnSession(Session):
             raise self._problem
 
 
-def _endpoint(hadoop: Hadoop, chosen: str) -> str:
-    """Return the URL of the session's REST endpoint.
+class _SessionRest(FlinkRest):
+    """A client of a session, whose endpoint may move to another node."""
+
+    def __init__(self, url: str, application: str) -> None:
+        super().__init__(url)
+        self._application = application
+
+    @property
+    def place(self) -> str:
+        return f"application {self._application} of YARN"
+
+
+def _endpoint(hadoop: Hadoop, chosen: str) -> tuple[str, str]:
+    """Return the id of the session, and the URL of its REST endpoint.
 
     Raises:
         LaunchError: If there is no such session, or there are several.
@@ -76,4 +89,4 @@ def _endpoint(hadoop: Hadoop, chosen: str) -> str:
                 else f"YARN at {rest.url} runs no Flink {what}; start a session with Flink's bin/yarn-session.sh -d, "
                 "or set flink.target to yarn-application"
             )
-        return f"http://{found[0]['amRPCAddress']}"
+        return found[0]["id"], f"http://{found[0]['amRPCAddress']}"

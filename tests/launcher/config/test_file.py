@@ -249,11 +249,26 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
 
 def test_keys_of_the_original_without_effect_are_accepted_with_a_warning(read):
     warnings = []
-    read("modelPath: m\nperformance_mode: OFF\nqueueUsed: redis", warnings.append)
+    read("modelPath: m\nperformance_mode: OFF\nkafkaUrl: far", warnings.append)
     assert [warning.partition(", ")[2] for warning in warnings] == [
         "line 2: performance_mode has no effect",
-        "line 3: queueUsed has no effect",
+        "line 3: kafkaUrl has no effect",
     ]
+
+
+def test_keys_of_the_original_that_say_what_is_so_anyway_need_no_warning(read):
+    warnings = []
+    read("modelPath: m\nqueueUsed: redis\nredisSecureEnabled: false\nkafkaUrl:\n", warnings.append)
+    read("model:\n  path: m\nsecure:\n  secure_enabled: false\n", warnings.append)
+    assert [warning for warning in warnings if "no effect" in warning] == []
+
+
+def test_an_unknown_key_is_told_with_its_three_nearest(read):
+    with pytest.raises(SettingsError) as refused:
+        read("modelPath: m\nzookeeper: far")
+    told = str(refused.value)
+    assert "zookeeper is not a key of this file; the nearest keys are " in told
+    assert len(told.rpartition("are ")[2].split(", ")) == 3 and len(told) < 250
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,16 @@ import subprocess
 import sys
 
 import pytest
+import redis
 
-from cluster_serving.launcher.config import file
-from cluster_serving.launcher.config.job_options import job_options
+from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.container import __main__ as container
 from cluster_serving.launcher.container import checks, health, roles
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import LAST, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport
 
 
 def run(role, tmp_path, **environment):
@@ -93,9 +95,27 @@ def test_the_job_of_a_container_serves_where_commands_have_started_and_stopped_i
 ):
     """Its slots read only if Redis knows their generation."""
     (tmp_path / "config.yaml").write_text(f"modelPath: /m\njobName: {job}\nredisUrl: localhost:{redis_server.port}\n")
-    config = file.read(tmp_path / "config.yaml")
     db.hset(JobKeys(job).generations, mapping={LAST: 5, "5": Generation(5, SERVING).to_json()})
-    roles._introduce(config, job_options(config, "start-1"))
+    ran = run("options", tmp_path, CONFIG=str(tmp_path / "config.yaml"), OPTIONS_FILE=str(tmp_path / "options.json"))
+    assert (ran.returncode, ran.stderr) == (0, "")
+    options = JobOptions.from_json((tmp_path / "options.json").read_text())
     now = Generations.read(db.hgetall(JobKeys(job).generations))
-    assert [(each.number, each.role, each.submission) for each in now.all.values()] == [(1, SERVING, "start-1")]
+    assert [(each.number, each.role, each.submission) for each in now.all.values()] == [
+        (6, SERVING, options.submission)
+    ]
+    assert options.redis.generation == 6
     db.delete(JobKeys(job).generations, JobKeys(job).slots())
+
+
+def test_the_job_of_a_container_waits_for_the_end_of_the_slots_of_another_one_and_leaves_those_that_go_on(
+    redis_server, db, job
+):
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        store = JobStore(client, job)
+        slot = SlotReport("another", "ready", "Echo", attempt="first")
+        store.write(store.keys.slots(), ["0", slot.to_json(), "0:beat", f"first {store.now() + 60}"])
+        with pytest.raises(LaunchError, match="runs in another Flink"):
+            roles._await_end(store, 0.5)
+        store.write(store.keys.slots(), ["0:beat", f"first {store.now() - SILENT_AFTER_S + 1}"])
+        roles._await_end(store)
+        assert [report.state for report in store.slots()] == ["silent"]

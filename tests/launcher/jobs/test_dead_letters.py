@@ -81,7 +81,9 @@ def test_a_requeued_request_is_as_its_client_sent_it(db, job, dead, requests, bu
     letters = bury_all()
     done = dead("requeue", "--all")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("Queued") == len(letters) == 2
+    assert done.stdout.count(" again as ") == len(letters) == 2
+    assert f"Queued 2 of 2 requests of job {job} again." in done.stdout
+    assert f"Queued 0 of 0 requests of job {job} again." in dead("requeue", "--all").stdout
     assert [fields for _, fields in db.xrange(job)] == before
     assert db.xlen(JobKeys(job).dead_letters) == 0
     assert not db.exists(JobKeys(job).native_result("a"), JobKeys(job).result("b"))

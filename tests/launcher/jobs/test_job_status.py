@@ -17,6 +17,7 @@ from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
+from tests.support.fixtures.redis_server import free_port
 
 
 @pytest.fixture
@@ -128,16 +129,36 @@ def test_a_job_that_does_not_run_can_be_forgotten(client, run, failed):
     assert client.sismember(JOBS_KEY, failed)
     removed = run("forget", failed, "--yes")
     assert (removed.returncode, removed.stderr) == (0, "")
+    assert f"Removed job {failed}, with 1 waiting request, 1 dead letter." in removed.stdout
     assert not client.sismember(JOBS_KEY, failed)
+    again = run("forget", failed, "--yes")
+    assert again.returncode == 1 and f"knows no job {failed}" in again.stderr
     assert not client.keys(f"{failed}*")
 
 
 def test_a_job_that_answers_in_another_flink_is_left_alone(client, run, failed):
     client.hset(JobKeys(failed).slots(), "1", SlotReport("start-1", "ready", "Echo", index=1).to_json())
-    assert "flinkRestUrl" in run("stop", failed).stderr
-    assert "in another Flink" in run("forget", failed, "--yes").stderr
+    details = json.loads(run("status", "--json").stdout)
+    assert (details["state"], details["flink"]) == ("RUNNING", "another Flink")
+    assert "was not stopped, because it runs in another Flink" in run("stop", failed).stderr
+    assert "was not removed, because it runs in another Flink" in run("forget", failed, "--yes").stderr
     assert [report.state for report in JobStore(client, failed).slots()] == ["failed", "ready"]
     assert client.sismember(JOBS_KEY, failed)
+
+
+def test_a_job_of_a_flink_that_does_not_answer_is_unknown_until_somebody_stops_it(client, run, job):
+    client.sadd(JOBS_KEY, job)
+    JobStore(client, job).note("running")
+    place = f"http://{socket.gethostname()}:{free_port()}"
+    client.hset(JobKeys(job).generations, "1", Generation(1, SERVING, "start-1", flink=place).to_json())
+    client.hset(JobKeys(job).slots(), "0", SlotReport("start-1", "ready", "Echo", attempt="gone").to_json())
+    details = json.loads(run("status", "--json").stdout)
+    assert (details["state"], details["flink"]) == ("UNKNOWN", place)
+    assert f"Flink at {place} does not answer" in details["error"]
+    assert f"may run in Flink at {place}" in run("forget", job, "--yes").stderr
+    assert run("stop", job).returncode == 0
+    assert run("forget", job).returncode == 0
+    assert not client.keys(f"{job}*")
 
 
 @pytest.mark.parametrize(
@@ -163,7 +184,12 @@ def test_nothing_is_known_of_a_job_of_another_redis(client, own_cluster, redis_s
     config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
     elsewhere = Job("id", "elsewhere", "RUNNING", 1.0)
     flink = SimpleNamespace(
-        jobs=lambda name: [elsewhere], parallelism=lambda _: 1, restarts=lambda _: 0, root_cause=lambda _: ""
+        place="http://flink:8081",
+        jobs=lambda name: [elsewhere],
+        parallelism=lambda _: 1,
+        restarts=lambda _: 0,
+        running=lambda _: 1,
+        failure=lambda _: None,
     )
     status = job_status.read(config, flink, "elsewhere")
     assert (status.state, status.answered) == ("RUNNING", None)

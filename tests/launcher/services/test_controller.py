@@ -36,7 +36,7 @@ def path(redis_server, job, tmp_path, monkeypatch):
         f"flinkRestUrl: localhost:{free_port()}\nmodelControl: true\nwatchModel: true\n"
     )
     yield path
-    controller.stop_all(None)
+    controller.stop_all(None, {})
 
 
 def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job, said):
@@ -68,7 +68,8 @@ def test_a_controller_is_started_once_kept_alive_and_stopped(path, client, job, 
     first = Process.read(record)
     controller.ensure(config, path)
     assert not first.is_alive
-    assert controller.stop_all(config.redis_address) == [job]
+    assert controller.stop_all(config.redis_address, {config.redis_address: [job]}) == []
+    assert controller.stop_all(config.redis_address, {}) == [job]
     assert not client.exists(JobKeys(job).controller)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs import model_copy
 from cluster_serving.launcher.jobs.layout.choice import Layout
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
@@ -60,6 +61,17 @@ def test_a_measured_layout_is_kept_by_what_it_depends_on(decider, model, tmp_pat
     (copy / "labels.txt").write_text("one\n")
     decider(copy, executionMode=mode).decide()
     assert len(said) == 2
+
+
+def test_a_start_which_copies_the_model_takes_the_figures_of_tune(decider, model, tmp_path, said):
+    tuned = decider(model).tune(1)
+    config = Config.model_validate({"modelPath": str(model)})
+    copied = model_copy.keep(tmp_path / "home", config, job_options(config, "start"))
+    assert copied.model.path != str(model)
+    started = Decider(config, copied, ("", ""))
+    assert started.decide() == tuned.layout
+    assert started.described(tuned.layout) == tuned.text
+    assert not said
 
 
 def test_a_model_that_cannot_be_loaded_is_left_to_the_slots(decider, model, said):
