@@ -1,11 +1,13 @@
 """Texts about jobs that the commands print."""
 
+from __future__ import annotations
+
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
@@ -13,16 +15,19 @@ from rich.text import Text
 
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
-from cluster_serving.launcher.jobs.layout.decision import Tuned
-from cluster_serving.launcher.jobs.lifecycle import Started
-from cluster_serving.launcher.jobs.recent import Recent
 from cluster_serving.launcher.rollout import comparison
-from cluster_serving.launcher.rollout.change import Changed
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.settings.errors import SettingsError
+
+# A command prints the results of its own modules, and imports no others.
+if TYPE_CHECKING:
+    from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
+    from cluster_serving.launcher.jobs.layout.decision import Tuned
+    from cluster_serving.launcher.jobs.lifecycle import Started
+    from cluster_serving.launcher.jobs.recent import Recent
+    from cluster_serving.launcher.rollout.change import Changed
 
 _PLACES = ("flink_rest_url", "flink_target", "redis_url")
 """Keys of the configuration that say where a job is."""

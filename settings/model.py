@@ -1,7 +1,9 @@
 """Base class of settings, read from sources by precedence; a wrong value is named with its place and the remedy."""
 
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
@@ -15,6 +17,7 @@ from cluster_serving.settings.errors import SettingsError
 _WITHOUT_SECRET = re.compile(r"(rediss?://)?[A-Za-z0-9.-]*(:[0-9]*)?(/\w{0,3})?")
 # Part of an address that may be a signature.
 _QUERY = re.compile(r"\?.*")
+_NO_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 _KINDS = {str: "text", bool: "a switch", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
 
 
@@ -85,13 +88,28 @@ def load(kind: type[AnySettings], sources: Sequence[Source], default_place: str 
         }
         values = _merged(values, own)
     try:
-        return kind(**values)
+        with _without_plugins():
+            return kind(**values)
     except ValidationError as error:
         problems = (
             _problem(kind, str(detail["loc"][0]), detail["msg"], sources, default_place)
             for detail in error.errors(include_input=False, include_url=False)
         )
         raise SettingsError("\n".join(dict.fromkeys(problems))) from None
+
+
+@contextmanager
+def _without_plugins() -> Iterator[None]:
+    """Keep pydantic from looking for plugins, which takes as long as the checks; other models have theirs."""
+    before = os.environ.get(_NO_PLUGINS)
+    os.environ[_NO_PLUGINS] = "__all__"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_NO_PLUGINS]
+        else:
+            os.environ[_NO_PLUGINS] = before
 
 
 def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """The keys of `config.yaml`, each with its type, default, meaning and checks; flat camelCase, as the original's."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 from pathlib import Path
@@ -536,7 +534,7 @@ class Config(Settings):
         """`redisUrl` without user and password."""
         return redacted(self.redis_url)
 
-    def located(self, folder: Path) -> Config:
+    def located(self, folder: Path) -> "Config":
         """Return a copy whose paths of folders are absolute; a relative one starts at the folder."""
         keys = [] if is_url(self.model_path) else ["model_path"]
         keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]

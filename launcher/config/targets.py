@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from typing import Any, ClassVar, Protocol
 
 from cluster_serving.settings.errors import SettingsError
@@ -43,8 +43,13 @@ class Kind(Protocol):
 
 @cache
 def _entries() -> Mapping[str, EntryPoint]:
-    built_in = {entry.name: entry for entry in _BUILT_IN}
-    return built_in | {entry.name: entry for entry in entry_points(group=GROUP) if entry.name not in built_in}
+    found = {entry.name: entry for entry in _BUILT_IN}
+    # `entry_points` would parse the files of all distributions, for each command.
+    for distribution in distributions():
+        if GROUP in (distribution.read_text("entry_points.txt") or ""):
+            for entry in distribution.entry_points.select(group=GROUP):
+                found.setdefault(entry.name, entry)
+    return found
 
 
 def names() -> tuple[str, ...]:
