@@ -62,6 +62,9 @@ def find(store: JobStore, here: Collection[str]) -> Elsewhere | None:
     if named and named in here:
         return None
     answers = any(report.state == "ready" for report in store.slots())
+    if not (serving or answers):
+        # It was stopped, and no Flink need be asked.
+        return None
     own = [f"http://{address}" for address in state.addresses(flink_cluster.SERVICE)]
     found = Elsewhere(named or _UNNAMED, answers)
     for url in at_hand(named) if named else [each for each in own if place_of(each) not in here]:
