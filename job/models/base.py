@@ -165,6 +165,10 @@ class Model(ABC):
         """Reason for computing one record a call; empty if records share calls."""
         return ""
 
+    def training_layer(self) -> str:
+        """Return the name of a layer that computes as in training, with the mean of its batch; empty if none is."""
+        return ""
+
     def describe(self) -> str:
         """Return one line about the inputs, for error messages."""
         return f"the model expects {', '.join(map(str, self.inputs))}"

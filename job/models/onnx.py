@@ -49,6 +49,10 @@ _NOISE = re.compile(
 
 _CUDA = "CUDAExecutionProvider"
 
+_NORMALIZATION = "BatchNormalization"
+_MOST_READ = 256 << 20
+"""Largest file, in bytes, that is read for the names of its nodes."""
+
 
 def devices() -> Reported:
     """Return the devices of ONNX Runtime: those of the driver if the package has the provider for them."""
@@ -72,6 +76,7 @@ class OnnxModel(Model):
         # Threads that wait for work would otherwise spin on the cores of the other copies.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path, providers = files.paths[0], _providers(options.device)
+        self._path = path
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
         buffers = _add_external_data(settings, path)
         if options.device != CPU:
@@ -119,6 +124,20 @@ class OnnxModel(Model):
         feeds = {spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}
         outputs: list[Any] = self._loaded.run(self._output_names, feeds)
         return self._without_maps(outputs) if self._read_from else outputs
+
+    def training_layer(self) -> str:
+        """See `Model.training_layer`."""
+        if self._path.stat().st_size > _MOST_READ:
+            return ""
+        content = self._path.read_bytes()
+        if _NORMALIZATION.encode() not in content:
+            return ""
+        for node in onnx_shapes_pb2.Model.FromString(content).graph.node:
+            # Up to opset 13, further outputs say so.
+            trains = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+            if node.op_type == _NORMALIZATION and (trains or len(node.output) > 1):
+                return str(node.name or node.output[0])
+        return ""
 
     def _without_maps(self, outputs: Sequence[Any]) -> list[Array]:
         named = dict(zip(self._output_names, outputs, strict=True))

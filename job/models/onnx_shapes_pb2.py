@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11onnx_shapes.proto\x12\x14\x63luster_serving.onnx\"\x07\n\x05Shape\"4\n\x06Tensor\x12*\n\x05shape\x18\x02 \x01(\x0b\x32\x1b.cluster_serving.onnx.Shape\"9\n\x04Type\x12\x31\n\x0btensor_type\x18\x01 \x01(\x0b\x32\x1c.cluster_serving.onnx.Tensor\"C\n\tValueInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x04type\x18\x02 \x01(\x0b\x32\x1a.cluster_serving.onnx.Type\"7\n\x05Graph\x12.\n\x05input\x18\x0b \x03(\x0b\x32\x1f.cluster_serving.onnx.ValueInfo\"3\n\x05Model\x12*\n\x05graph\x18\x07 \x01(\x0b\x32\x1b.cluster_serving.onnx.Graph')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11onnx_shapes.proto\x12\x14\x63luster_serving.onnx\"\x07\n\x05Shape\"4\n\x06Tensor\x12*\n\x05shape\x18\x02 \x01(\x0b\x32\x1b.cluster_serving.onnx.Shape\"9\n\x04Type\x12\x31\n\x0btensor_type\x18\x01 \x01(\x0b\x32\x1c.cluster_serving.onnx.Tensor\"C\n\tValueInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x04type\x18\x02 \x01(\x0b\x32\x1a.cluster_serving.onnx.Type\"$\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\t\n\x01i\x18\x03 \x01(\x03\"x\n\x04Node\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0e\n\x06output\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12\x32\n\tattribute\x18\x05 \x03(\x0b\x32\x1f.cluster_serving.onnx.Attribute\"a\n\x05Graph\x12(\n\x04node\x18\x01 \x03(\x0b\x32\x1a.cluster_serving.onnx.Node\x12.\n\x05input\x18\x0b \x03(\x0b\x32\x1f.cluster_serving.onnx.ValueInfo\"3\n\x05Model\x12*\n\x05graph\x18\x07 \x01(\x0b\x32\x1b.cluster_serving.onnx.Graph')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -29,8 +29,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TYPE']._serialized_end=163
   _globals['_VALUEINFO']._serialized_start=165
   _globals['_VALUEINFO']._serialized_end=232
-  _globals['_GRAPH']._serialized_start=234
-  _globals['_GRAPH']._serialized_end=289
-  _globals['_MODEL']._serialized_start=291
-  _globals['_MODEL']._serialized_end=342
+  _globals['_ATTRIBUTE']._serialized_start=234
+  _globals['_ATTRIBUTE']._serialized_end=270
+  _globals['_NODE']._serialized_start=272
+  _globals['_NODE']._serialized_end=392
+  _globals['_GRAPH']._serialized_start=394
+  _globals['_GRAPH']._serialized_end=491
+  _globals['_MODEL']._serialized_start=493
+  _globals['_MODEL']._serialized_end=544
 # @@protoc_insertion_point(module_scope)

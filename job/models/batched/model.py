@@ -17,7 +17,7 @@ from cluster_serving.job.models.batched.kept import KeptProof, read, write
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.options import CPU, MOST_ROWS
-from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,9 @@ class BatchedModel(Wrapper):
     ) -> None:
         super().__init__(model)
         self._kept = kept
-        self._whole = whole
+        self._trains = model.training_layer()
+        # Such rows depend on each other by mistake.
+        self._whole = False if self._trains and whole is None else whole
         self._most = most
         self._renew = renew
         self._raw_inputs = list(model.inputs)
@@ -68,7 +70,7 @@ class BatchedModel(Wrapper):
         self._attempts = 0
         known = all(spec.shape is not None for spec in model.inputs)
         shapes = {spec.name: spec.record_shape or () for spec in model.inputs if spec.name in model.anywhere}
-        self._options = readings(model.inputs, model.symbols, shapes, whole) if known else []
+        self._options = readings(model.inputs, model.symbols, shapes, self._whole) if known else []
         # Records share calls, and the batch is the first axis of all tensors: most models are so.
         self._is_plain = False
         self._varies = False
@@ -107,6 +109,11 @@ class BatchedModel(Wrapper):
                     write(file, found)
         if found is not None:
             self._keep((), found)
+        elif self._trains:
+            raise ModelError(
+                f"the model fails on single records, as layer {self._trains!r} computes as in training: export it "
+                "after model.eval()"
+            )
 
     def _prove_randomly(self) -> Axes | None:
         # An index beyond a table would end the process.
@@ -330,6 +337,8 @@ class BatchedModel(Wrapper):
         )
         self.overlaps = self._model.overlaps and not ranks and in_front and every
         self._problem = axes.problem
+        if self._trains and axes.problem:
+            self._problem += f", as layer {self._trains!r} computes as in training: export it after model.eval()"
         if axes.certain:
             self._model.fits = None
         if not ranks:

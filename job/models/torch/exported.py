@@ -16,6 +16,9 @@ from cluster_serving.job.models.torch.module import TorchModel, check_whole, wit
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 
+_TRAINING = 5
+"""Position of the argument of a batch normalization that says that it computes as in training."""
+
 
 class ExportedProgram(TorchModel):
     """An exported program, with the names, dtypes, shapes and symbols of the export."""
@@ -41,6 +44,14 @@ class ExportedProgram(TorchModel):
         self.outputs = choose("output", options.outputs, _outputs(program))
         # The device of the export is written into the program.
         self._loaded = move_to_device_pass(program, options.device).module()
+
+    def training_layer(self) -> str:
+        """See `Model.training_layer`."""
+        for node in self._loaded.graph.nodes:
+            if "batch_norm" in str(node.target) and len(node.args) > _TRAINING and node.args[_TRAINING] is True:
+                modules = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
+                return str(modules[-1] if modules else node.name)
+        return ""
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         # numpy has no bfloat16: its inputs come as float32.

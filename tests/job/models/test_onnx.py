@@ -192,3 +192,14 @@ def test_a_file_that_is_cut_off_is_said_to_be(tmp_path):
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(ModelError, match="is not an ONNX model, or it is cut off: copy it again"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_normalization_that_computes_as_in_training_is_named(tmp_path, training):
+    names = ["scale", "shift", "mean", "variance"]
+    weights = {name: np.ones(4, np.float32) for name in names}
+    node = helper.make_node(
+        "BatchNormalization", ["x", *names], ["y"] + ["m", "v"] * training, name="bn", training_mode=int(training)
+    )
+    model_zoo.save_onnx(tmp_path, [node], {"x": ("FLOAT", ["n", 4])}, {"y": ("FLOAT", ["n", 4])}, weights)
+    assert ("layer 'bn' computes as in training" in load(tmp_path).one_by_one) == training

@@ -7,7 +7,7 @@ import pytest
 
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.batched.model import BatchedModel
-from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.errors import InferenceFailed, ModelError
 
 
 class Raw(Model):
@@ -251,3 +251,29 @@ def test_a_graph_of_nodes_and_edges():
         model.prove()
         np.testing.assert_array_equal(model.predict([x, edges])[0], [passed(x[0], edges[0])])
         assert list(map(str, model.inputs)) == ["x0: float32[?, ?, 4]", "x1: int64[?, 2, ?]"]
+
+
+class Training(Raw):
+    def training_layer(self):
+        return "bn"
+
+
+def test_a_layer_in_training_is_named_and_its_rows_are_no_sequence():
+    raw = Training(lambda x: (x - x.mean(0)) / (x.std(0) + np.float32(1)), (None, 4))
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == (
+        "output 'y0' of a record depends on the others in its batch, as layer 'bn' computes as in training: export it "
+        "after model.eval()"
+    )
+    assert str(model.inputs[0]) == "x0: float32[?, 4]"
+
+
+def test_a_layer_in_training_that_needs_several_records_is_refused():
+    def spread(x):
+        if len(x) == 1:
+            raise ValueError("more than 1 value per channel")
+        return x - x.mean(0)
+
+    with pytest.raises(ModelError, match=r"layer 'bn' computes as in training: export it after model\.eval\(\)"):
+        BatchedModel(Training(spread, (None, 4))).prove()

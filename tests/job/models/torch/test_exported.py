@@ -133,3 +133,12 @@ def test_inputs_that_are_no_tensors_are_refused(tmp_path):
     model_zoo.save_exported(tmp_path, Scaled(), torch.zeros(2, 3), 2)
     with pytest.raises(ModelError, match="an input of the exported program is 2 and not a Tensor"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_normalization_that_computes_as_in_training_is_named(tmp_path, training):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)).train(training)
+    batch = torch.export.Dim("batch", min=2) if training else torch.export.Dim("batch")
+    program = torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "model.pt2")
+    assert ("layer '1' computes as in training" in load(tmp_path).one_by_one) == training
