@@ -30,6 +30,9 @@ _MOST_FILES = 500
 # Slots of a process load the same model: the first one proves it.
 _locks: dict[Path, threading.Lock] = defaultdict(threading.Lock)
 
+# Another thread of the parent may hold a lock.
+os.register_at_fork(after_in_child=_locks.clear)
+
 
 class KeptProof:
     """The proof of a model, in a file whose name is a digest of all that it depends on.
