@@ -62,12 +62,11 @@ def _lacks_variables(session: Any, operations: Iterable[Any]) -> bool:
         if operation not in seen:
             seen.add(operation)
             left += [tensor.op for tensor in operation.inputs]
-    with session.graph.as_default():
-        known = [
-            tf.raw_ops.VarIsInitializedOp(resource=operation.outputs[0])
-            for operation in seen
-            if operation.type == "VarHandleOp"
-        ]
+    known = []
+    for operation in seen:
+        if operation.type == "VarHandleOp":
+            with session.graph.as_default(), tf.device(operation.device):
+                known.append(tf.raw_ops.VarIsInitializedOp(resource=operation.outputs[0]))
     return not all(session.run(known))
 
 
