@@ -54,6 +54,8 @@ def load_model(options: ModelOptions, secret: str = "", salt: str = "", most: in
             return load_engine(detect(folder), options)
 
     content = Content(options)
+    # What is proven of large calls is not proven again where a layout has smaller ones.
+    most = max(most, MOST_ROWS)
     with decrypted(options, files.folder, (secret, salt)) as folder:
         plain = detect(folder)
         engine = load_engine(plain, options)

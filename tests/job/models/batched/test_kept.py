@@ -53,6 +53,7 @@ def test_what_a_proof_depends_on_is_proven_again(proofs, folder):
     options = ModelOptions(str(folder), input_shapes=((4,),))
     load_model(options)
     load_model(options, most=7)
+    load_model(options, most=70)
     load_model(replace(options, thread_per_model=2))
     model_zoo.save_torchscript(folder, torch.nn.Linear(4, 2), torch.ones(2, 4))
     load_model(options)
