@@ -63,7 +63,7 @@ class Model(ABC):
         symbols: Input → symbol of each axis (empty for an axis without one), where the model has symbols.
         anywhere: Names of the inputs whose shapes have the batch first, although the model may have it elsewhere.
         row_wise: True if the engine promises that rows, the first axis of all tensors, do not depend on each other.
-        careful: True if a value beyond its range may end the process, such as an index.
+        careful: True if a value beyond its range may end the process, such as an index, or keep it in a loop.
         fits: Returns True if inputs fit each other; `predict` may end the process if they do not. None if the engine
             checks them by itself, or the axes are proven.
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.

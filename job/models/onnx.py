@@ -13,6 +13,7 @@ from cluster_serving.job.models import onnx_shapes_pb2
 from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
+from cluster_serving.job.models.loops import has_operator
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -50,6 +51,9 @@ _NOISE = re.compile(
 _CUDA = "CUDAExecutionProvider"
 
 _NORMALIZATION = "BatchNormalization"
+_LOOP = b'"\x04Loop'
+"""Type of a node, as its message has it."""
+
 _MOST_READ = 256 << 20
 """Largest file, in bytes, that is read for the names of its nodes."""
 
@@ -77,6 +81,7 @@ class OnnxModel(Model):
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path, providers = files.paths[0], _providers(options.device)
         self._path = path
+        self.careful = has_operator(path, [_LOOP])
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
         buffers = _add_external_data(settings, path)
         if options.device != CPU:

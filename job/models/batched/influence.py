@@ -60,7 +60,7 @@ class Influence:
         records: Four records that the model computes, and that differ; the last one is unlike the others.
         sizes: Sizes of calls, from the smallest to the largest.
         tolerance: See `Model.tolerance`.
-        careful: A value beyond its range may end the process: only values of `records` are tried.
+        careful: A value beyond its range may end the process, or keep it in a loop: only values of `records` are tried.
     """
 
     def __init__(

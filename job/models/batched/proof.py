@@ -240,7 +240,7 @@ def prove(
         most: Most records of a call.
         kinds: Kinds of random records, which are tried with two guesses of free sizes.
         draws: Records to try instead.
-        careful: A value beyond its range may end the process.
+        careful: A value beyond its range may end the process, or keep it in a loop.
 
     Returns:
         The axes; None if the model computes none of the records.

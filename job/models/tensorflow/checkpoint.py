@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.loops import has_operator
 from cluster_serving.job.models.tensorflow.frozen_graph import META_FILE, keys, read_meta
 from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf, with_operators
 from cluster_serving.job.options import ModelOptions
@@ -24,6 +25,7 @@ class Checkpoint(SessionModel):
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         path = files.paths[0]
+        self.careful = has_operator(path, self._LOOPS)
         saver = with_operators(lambda: tf.compat.v1.train.import_meta_graph(str(path), clear_devices=True), path)
         if saver is not None:
             saver.restore(session, str(path.with_suffix("")))

@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.loops import has_operator
 from cluster_serving.job.models.tensorflow.session import SessionModel, has_tensor, tensor_name, tf, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -24,6 +25,7 @@ class FrozenGraph(SessionModel):
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         path, meta = files.paths
+        self.careful = has_operator(path, self._LOOPS)
         graph = _read(path)
         with_operators(lambda: tf.graph_util.import_graph_def(graph, name=""), path)
         inputs, outputs = read_meta(meta)

@@ -13,6 +13,7 @@ import numpy as np
 from cluster_serving.job.models.base import ROUGH, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.encryption import scratch_folder
+from cluster_serving.job.models.loops import has_operator
 from cluster_serving.job.models.tensorflow.session import SessionModel, tf
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -47,6 +48,7 @@ class KerasModel(SessionModel):
         self.symbols = {spec.name: ["batch", *("" for _ in (spec.shape or ())[1:])] for spec in self.inputs}
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
+        self.careful = has_operator(Path(self._folder, "saved_model.pb"), self._LOOPS)
         meta = tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], self._folder, clear_devices=True)
         signature = meta.signature_def["serving_default"]
         inputs, outputs = self._names

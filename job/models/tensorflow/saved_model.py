@@ -1,10 +1,12 @@
 """TensorFlow SavedModel: `saved_model.pb` and `variables/`."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.encryption import scratch_folder
+from cluster_serving.job.models.loops import has_operator
 from cluster_serving.job.models.tensorflow.session import SessionModel, tf, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -31,6 +33,7 @@ class SavedModel(SessionModel):
 
     def _build(self, session: Any, files: ModelFiles, options: ModelOptions) -> tuple[dict[str, str], dict[str, str]]:
         folder = self._folder
+        self.careful = has_operator(Path(folder, "saved_model.pb"), self._LOOPS)
         meta = with_operators(
             lambda: tf.compat.v1.saved_model.load(session, [tf.saved_model.SERVING], folder, clear_devices=True),
             files.folder,

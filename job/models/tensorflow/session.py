@@ -67,6 +67,8 @@ class SessionModel(Model):
     """
 
     layout = "HWC"
+    # In version 1 and 2 of TensorFlow.
+    _LOOPS = (b"LoopCond", b"While")
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine

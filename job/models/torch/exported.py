@@ -43,6 +43,7 @@ class ExportedProgram(TorchModel):
         }
         self.outputs = choose("output", options.outputs, _outputs(program))
         # The device of the export is written into the program.
+        self.careful = any("while_loop" in str(node.target) for node in program.graph.nodes)
         self._loaded = move_to_device_pass(program, options.device).module()
 
     def training_layer(self) -> str:

@@ -19,6 +19,9 @@ class PickledModel(TorchModel):
     As with TorchScript, dtypes are known only with `ModelOptions.input_shapes`.
     """
 
+    # Python code may do anything with a value.
+    careful = True
+
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         self.engine = "PyTorch"

@@ -49,6 +49,7 @@ class TorchScriptModel(TorchModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         self._loaded = _load(files.paths[0], options.device)
+        self.careful = bool(self._loaded.inlined_graph.findAllNodes("prim::Loop"))
         schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
         possible = [a.name for a in arguments if str(a.type) in _TAKEN]

@@ -203,3 +203,26 @@ def test_a_normalization_that_computes_as_in_training_is_named(tmp_path, trainin
     )
     model_zoo.save_onnx(tmp_path, [node], {"x": ("FLOAT", ["n", 4])}, {"y": ("FLOAT", ["n", 4])}, weights)
     assert ("layer 'bn' computes as in training" in load(tmp_path).one_by_one) == training
+
+
+def test_a_model_with_a_loop_is_tried_with_care(tmp_path):
+    def saved(nodes):
+        model_zoo.save_onnx(tmp_path, nodes, {"x": ("FLOAT", ["n", 4])}, {"y": ("FLOAT", ["n", 4])}, WEIGHTS)
+        return load(tmp_path)
+
+    condition = helper.make_tensor_value_info("go", onnx.TensorProto.BOOL, [])
+    number = helper.make_tensor_value_info("i", onnx.TensorProto.INT64, [])
+    value, result = (helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("v", "w"))
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["v", "v"], ["w"])],
+        "body",
+        [number, condition, value],
+        [helper.make_tensor_value_info("on", onnx.TensorProto.BOOL, []), result],
+    )
+    looping = saved([helper.make_node("Loop", ["times", "true", "x"], ["y"], body=body)])
+    assert looping._model.careful and looping.one_by_one == ""
+    np.testing.assert_array_equal(looping.predict([np.ones((3, 4), np.float32)])[0], np.full((3, 4), 8))
+    assert not saved([helper.make_node("Add", ["x", "x"], ["y"], name="Loop")])._model.careful
+
+
+WEIGHTS = {"times": np.array(3), "true": np.array(True)}

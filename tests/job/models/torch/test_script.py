@@ -244,3 +244,20 @@ def test_trials_leave_no_state_behind(tmp_path, caplog):
     assert [model.predict([x])[0].tolist() for _ in range(2)] == [[[1, 1]], [[2, 2]]]
     assert "keeps a state between calls" in model.one_by_one
     assert "keeps a state between calls; if it keeps a state, answers depend on the requests before" in caplog.text
+
+
+class Looping(torch.nn.Module):
+    """Loops for ever if a number is negative, or very large."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        while bool(((x < 0) | (x > 1e4)).any()):
+            y = y * 1.0
+        return y
+
+
+def test_no_trial_keeps_a_model_in_a_loop(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Looping())
+    model = load(tmp_path, input_shapes=((3,),))
+    assert model.one_by_one == ""
+    np.testing.assert_array_equal(model.predict([np.ones((4, 3), np.float32)])[0], np.full((4, 3), 2))
