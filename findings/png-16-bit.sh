@@ -2,7 +2,7 @@
 # Guess: a grey PNG of 16 bits becomes one of 8 bits by scaling (65535 is white), in Pillow as in OpenCV.
 # Happens: Pillow's convert("L") and convert("RGB") cut at 255: 256 is as white as 65535, and an X-ray is a white square.
 #   OpenCV scales. A model gets another picture, by the library of its server.
-# Ours: job/ reads images by OpenCV.
+# Ours: job/images.py reads images by OpenCV.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.1.3 pillow==13.0.0 opencv-python-headless==4.14.0.94
 venv/bin/python - <<'PYTHON'
