@@ -2,6 +2,7 @@
 # Guess: two inputs whose first axis has one name, "batch", must have one size there, or ONNX Runtime refuses them.
 # Happens: a name of an axis is not checked. 4 rows and 1 row are broadcast without a warning: a server that has lost rows
 #   of one input gets as many answers as it expects.
+# Ours: clients send single records, so each call has as many rows of every input (docs/explanation/shared-calls.md).
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.1.3 onnx==1.21.0 onnxruntime==1.32.0
 venv/bin/python - <<'PYTHON'
