@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs an
 # Containers often set it. Each command and job of the editable installation would then compile all its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help quickstart stop test test-again test-docs test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference docs docs-serve images sbom dist licenses release clean
+.PHONY: help quickstart stop test test-again test-docs test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference findings docs docs-serve images sbom dist licenses release clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -86,6 +86,10 @@ proto: .venv/dev  ## Generate the *_pb2.py from the *.proto beside them: gRPC me
 
 reference: .venv/dev  ## Write what docs/reference/ has of the code: commands, keys, options, Python, HTTP paths, errors, metrics
 	@$(BIN)/python -m tests.support.programs.reference
+
+# By hand, never part of `make test`.
+findings:  ## Show what surprised us in other software, with packages of its own (8 minutes or more)
+	@for file in findings/*.sh; do echo "== $$file"; $$file || exit 1; done
 
 # Strict: a link or an anchor that leads nowhere is an error.
 docs: .venv/docs  ## Build the site of docs/ into site/

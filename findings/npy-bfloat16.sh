@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Guess: numpy.save of an array of bfloat16 either keeps the type or raises.
+# Happens: it writes raw bytes of two ("|V2") without a word, and float8 and int4 both become "|V1": the file no longer says
+#   which of them it was. numpy.load succeeds, too; the fault shows where somebody computes.
+. "$(dirname "$0")/support/venv.sh"
+packages numpy==2.1.3 ml-dtypes==0.5.4
+venv/bin/python - <<'PYTHON'
+import ml_dtypes, numpy
+
+read = {}
+for name in "bfloat16", "float8_e4m3fn", "int4":
+    numpy.save("array.npy", numpy.arange(4).astype(getattr(ml_dtypes, name)))
+    read[name] = numpy.load("array.npy").dtype.str
+    print(f"saved {name}, read {read[name]}")
+assert read == {"bfloat16": "|V2", "float8_e4m3fn": "|V1", "int4": "|V1"}, read
+PYTHON
