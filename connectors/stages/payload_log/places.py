@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,11 +22,20 @@ def write(table: pa.Table, url: str, start: str) -> None:
     if "://" in url:
         import fsspec
 
-        with fsspec.open(f"{url.rstrip('/')}/{name}", "wb") as file:
-            pq.write_table(table, file)
+        system, path = fsspec.core.url_to_fs(f"{url.rstrip('/')}/{name}")
+        content = pa.BufferOutputStream()
+        pq.write_table(table, content)
+        try:
+            # At once: a store that gets a part has it as the file when this ends.
+            system.pipe_file(path, content.getvalue().to_pybytes())
+        except Exception:
+            with suppress(Exception):
+                system.rm_file(path)
+            raise
         return
     folder = Path(url)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # A file is never seen half.
-    pq.write_table(table, folder / f".{name}")
-    (folder / f".{name}").rename(folder / name)
+    # A file is never seen half, also by those that look for hidden ones.
+    unfinished = folder / f".{name}.part"
+    pq.write_table(table, unfinished)
+    unfinished.rename(folder / name)

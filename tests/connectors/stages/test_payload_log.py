@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,7 +13,7 @@ from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.redis import RedisClock
 from cluster_serving.connectors.stages.base import AnswerStage
-from cluster_serving.connectors.stages.payload_log import stage
+from cluster_serving.connectors.stages.payload_log import places, stage
 from cluster_serving.job.operators import ANSWERING
 from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.counts import Counts
@@ -164,7 +165,7 @@ def test_files_are_written_while_requests_come_and_never_seen_half(make, monkeyp
     monkeypatch.setattr(stage, "_LONGEST_S", 0.0)
     log, _ = make()
     log.answered(batch(answer(entry(0, {"x": np.zeros(2)}), y=1)), 0)
-    wait_until(lambda: len(list((tmp_path / "log").glob("*"))) == 1)
+    wait_until(lambda: list((tmp_path / "log").glob("*.parquet")))
     (file,) = (tmp_path / "log").glob("*")
     assert file.suffix == ".parquet" and pq.read_table(file).num_rows == 1
 
@@ -202,3 +203,20 @@ def test_the_example_of_the_docs_reads_the_log(make, tmp_path, monkeypatch):
     found = {}
     exec(example, found)  # noqa: S102
     assert list(found["rows"]["input.x"].to_numpy()) == [5]
+
+
+def test_a_store_that_breaks_off_keeps_no_half_file():
+    import fsspec
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Breaking(MemoryFileSystem):
+        protocol = "breaking"
+
+        def pipe_file(self, path, value, **options):
+            super().pipe_file(path, value[: len(value) // 2], **options)
+            raise OSError("connection lost")
+
+    fsspec.register_implementation("breaking", Breaking, clobber=True)
+    with pytest.raises(OSError, match="connection lost"):
+        places.write(pa.table({"x": [1]}), "breaking://half/log", "part")
+    assert Breaking().find("/half") == []
