@@ -6,22 +6,12 @@ the most.
 
 from pathlib import Path
 
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.memory import available_memory, total_memory
 
-_MEMINFO = Path("/proc/meminfo")
+__all__ = ["ENGINE", "available_memory", "least", "loaded", "loading", "size_of", "total_memory"]
 
 ENGINE = 1 << 30
 """Bytes of an engine with its libraries, generously."""
-
-
-def available_memory() -> int:
-    """Return the bytes of memory that are free, or could be freed."""
-    return min(_meminfo("MemAvailable"), total_memory())
-
-
-def total_memory() -> int:
-    """Return the bytes of memory and swap of this machine, or of the container that this process is in."""
-    return int(min(_meminfo("MemTotal"), cgroup.memory_limit())) + _meminfo("SwapTotal")
 
 
 def size_of(path: Path) -> int:
@@ -42,9 +32,3 @@ def loaded(files: int) -> int:
 def loading(files: int) -> int:
     """Return the bytes that surely do while a model is being loaded: engines need a multiple of the files' size."""
     return 4 * files
-
-
-def _meminfo(name: str) -> int:
-    # Such as "MemTotal:       24689236 kB"
-    values = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
-    return int(values[name].split()[0]) * 1024

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.memory import available_memory
 
 _SHARE = 16
 
 
 def limit() -> int:
-    """Return the bytes by which a trial may grow: a share of the memory that is free now."""
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(min(free, cgroup.memory_limit())) // _SHARE
+    """Return the bytes by which a trial may grow: a share of the memory that is free or could be freed."""
+    with suppress(OSError, KeyError):
+        return available_memory() // _SHARE
+    return sys.maxsize
 
 
 class Growth:
