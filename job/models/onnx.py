@@ -13,7 +13,6 @@ from cluster_serving.job.models import onnx_shapes_pb2
 from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
-from cluster_serving.job.models.loops import has_operator
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -55,7 +54,7 @@ _LOOP = b'"\x04Loop'
 """Type of a node, as its message has it."""
 
 _MOST_READ = 256 << 20
-"""Largest file, in bytes, that is read for the names of its nodes."""
+"""Largest file, in bytes, of which the nodes are read."""
 
 
 def devices() -> Reported:
@@ -80,10 +79,13 @@ class OnnxModel(Model):
         # Threads that wait for work would otherwise spin on the cores of the other copies.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path, providers = files.paths[0], _providers(options.device)
-        self._path = path
-        self.careful = has_operator(path, [_LOOP])
+        content = path.read_bytes()
+        self.careful = _LOOP in content
+        self._training_layer = _training_layer(content)
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
-        buffers = _add_external_data(settings, path)
+        buffers = _add_external_data(settings, path, content)
+        # ONNX Runtime reads the file itself, and memory need not have it twice.
+        del content
         if options.device != CPU:
             # CUDA and cuDNN from PyPI are in no folder that the system looks into.
             onnxruntime.preload_dlls()
@@ -110,7 +112,7 @@ class OnnxModel(Model):
         }
         # ONNX Runtime gives [] as the shape of a scalar, and as that of an input without one.
         empty = [name for name, port in inputs.items() if not port.shape]
-        scalars = _scalars(files.paths[0]).intersection(empty) if empty else set()
+        scalars = _scalars(path).intersection(empty) if empty else set()
         specs = {name: _spec(port, name in scalars) for name, port in inputs.items()}
         self.inputs = choose_inputs(options.inputs, specs)
         self.symbols = {
@@ -132,17 +134,7 @@ class OnnxModel(Model):
 
     def training_layer(self) -> str:
         """See `Model.training_layer`."""
-        if self._path.stat().st_size > _MOST_READ:
-            return ""
-        content = self._path.read_bytes()
-        if _NORMALIZATION.encode() not in content:
-            return ""
-        for node in onnx_shapes_pb2.Model.FromString(content).graph.node:
-            # Up to opset 13, further outputs say so.
-            trains = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
-            if node.op_type == _NORMALIZATION and (trains or len(node.output) > 1):
-                return str(node.name or node.output[0])
-        return ""
+        return self._training_layer
 
     def _without_maps(self, outputs: Sequence[Any]) -> list[Array]:
         named = dict(zip(self._output_names, outputs, strict=True))
@@ -189,12 +181,11 @@ def _providers(device: str) -> list[Any]:
     return [(_CUDA, {"device_id": device.partition(":")[2], "cudnn_conv_algo_search": "HEURISTIC"}), cpu]
 
 
-def _add_external_data(settings: Any, path: Path) -> list[bytes]:
+def _add_external_data(settings: Any, path: Path, content: bytes) -> list[bytes]:
     """Read external data into memory, and return the buffers, which have to live until the session is made.
 
     If the data were mapped, overwriting the file would end the process (SIGBUS).
     """
-    content = path.read_bytes()
     names = {content[match.end() : match.end() + match.group(1)[0]] for match in _EXTERNAL.finditer(content)}
     decoded = sorted(name.decode("utf-8", "replace") for name in names)
     files = [name for name in decoded if (path.parent / name).is_file()]
@@ -202,6 +193,18 @@ def _add_external_data(settings: Any, path: Path) -> list[bytes]:
     if files:
         settings.add_external_initializers_from_files_in_memory(files, buffers, [*map(len, buffers)])
     return buffers
+
+
+def _training_layer(content: bytes) -> str:
+    """Return the name of a batch normalization that computes as in training; empty if there is none."""
+    if len(content) > _MOST_READ or _NORMALIZATION.encode() not in content:
+        return ""
+    for node in onnx_shapes_pb2.Model.FromString(content).graph.node:
+        # Up to opset 13, further outputs say so.
+        trains = any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+        if node.op_type == _NORMALIZATION and (trains or len(node.output) > 1):
+            return str(node.name or node.output[0])
+    return ""
 
 
 def _scalars(path: Path) -> set[str]:
