@@ -104,7 +104,7 @@ class _Examination:
 
     @cached_property
     def _reach(self) -> list[float] | None:
-        """How far each output moves with the last digits of the inputs; None if the inputs have none."""
+        """Difference that the last digits of the inputs make to each output; None if the inputs have none."""
         inputs = self._sample.inputs
         if not any(map(_has_last_digit, inputs)):
             return None
