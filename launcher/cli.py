@@ -1,5 +1,6 @@
 """The commands `cluster-serving-*`."""
 
+import gc
 import signal
 import sys
 import traceback
@@ -17,6 +18,9 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.terminal import problems
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.errors import SettingsError
+
+# What a command imports are many objects and no garbage, for which Python would look some hundred times.
+gc.set_threshold(100_000)
 
 # Subcommands inherit it.
 _HELP = {"help_option_names": ["-h", "--help"]}

@@ -26,7 +26,7 @@ def test_a_job_logs_what_clients_sent_and_got(started, cluster, tmp_path, mode):
         queue.predict({"x": -1.0}, timeout=60)
 
     def read():
-        return pd.concat(map(pd.read_parquet, folder.glob("*.parquet"))) if any(folder.glob("*")) else ()
+        return pd.concat(map(pd.read_parquet, folder.glob("*.parquet"))) if any(folder.glob("*.parquet")) else ()
 
     wait_until(lambda: len(read()) == 102)
     rows = read().sort_values("input.x", ignore_index=True)
