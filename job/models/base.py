@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -269,7 +270,11 @@ def writable(array: Array) -> Array:
     return array if array.flags.c_contiguous and array.flags.writeable else array.copy()
 
 
+_OWN_LINES = re.compile(r"^(?:Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$", re.MULTILINE)
+"""Lines in which OpenVINO names files of its own sources, before the line of the cause."""
+
+
 def cause(error: BaseException) -> str:
     """Return an engine's exception as one line. A long text is cut in the middle, as the cause stands at its end."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(_OWN_LINES.sub("", str(error)).split()) or type(error).__name__
     return text if len(text) <= 800 else f"{text[:300]} ... {text[-500:]}"

@@ -31,7 +31,9 @@ from cluster_serving.protocol.generations import SERVING
 from cluster_serving.protocol.keys import missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
-_LISTED_WITHIN, _INITIALIZED_WITHIN, _TRACED_WITHIN = 2.0, 30.0, 2.0
+_LISTED_WITHIN, _INITIALIZED_WITHIN = 2.0, 30.0
+# Flink's REST API shows a job as it was up to 3 s ago (web.refresh-interval).
+_TRACED_WITHIN = 6.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ def test_a_failing_warm_up_counts_only_if_no_dimension_was_guessed():
         Fake(fail, shape=(None, 3, 8, 8)).warm_up(1)
 
 
+def test_the_cause_of_an_error_of_openvino_names_none_of_its_own_files():
+    lines = ["Exception from src/a/core.cpp:84:", "Check 'a.b(c('d'))' failed at src/b/e.cpp:385:", "Can't set it\n\n"]
+    assert cause(RuntimeError("\n".join(lines))) == "Can't set it"
+
+
 def test_the_cause_of_a_long_error_keeps_its_end():
     text = cause(RuntimeError("start " + "trace " * 1000 + "the reason"))
     assert len(text) < 900
