@@ -173,9 +173,9 @@ class Predictor:
         return not isinstance(self._loaded, Watched) and self._loaded.overlaps and not self._already_batched
 
     @property
-    def learned(self) -> tuple[str, list[TensorSpec]]:
+    def learned(self) -> tuple[str, str, list[TensorSpec]]:
         """The parts of `report` that records may change."""
-        return self.servable.one_by_one, self.servable.outputs
+        return self.servable.one_by_one, self.servable.untried, self.servable.outputs
 
     @property
     def exhausted(self) -> bool:
@@ -203,6 +203,7 @@ class Predictor:
             max_batch_size=self._batch.max_batch_size,
             in_pieces=in_pieces,
             one_by_one=servable.one_by_one,
+            untried=servable.untried,
             sent=self._sent,
             columns=not self._already_batched and not in_pieces,
             threads=self._threads,

@@ -38,6 +38,7 @@ class Servable(ABC):
         is_direct: Records are the inputs of this model; images become its dtype when they join a batch.
         generates: Answers can be made in pieces (`handlers.generated`).
         zeros: Outputs of a batch of one record of zeros; None if they are not known.
+        untried: Why no record has been computed, not even to try the model; empty if one has.
     """
 
     encoding: type[Encoding] = Encoding
@@ -48,6 +49,7 @@ class Servable(ABC):
     is_direct: bool = True
     generates: bool = False
     zeros: Sequence[Any] | None = None
+    untried: str = ""
 
     @property
     def outputs(self) -> list[TensorSpec]:
@@ -123,6 +125,7 @@ class ServedModel(Servable):
             self.zeros = self.model.warm_up(batch=1)
         except InferenceFailed as error:
             raise ModelError(f"the model fails on a batch of zeros: {error}") from error
+        self.untried = self.model.untried
         self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
 
@@ -148,6 +151,7 @@ class ServedModel(Servable):
         rows = [record[0].shape[0] if batched else 1 for record in records]
         inputs = gather_records(records, batched) if model.padded else merge(records, self._memories, batched)
         outputs = model.predict(inputs)
+        self.untried = ""
         names = self._names()
         return [(names, row) for row in split(outputs, rows, batched, fill=bool(model.padded or not model.one_by_one))]
 
@@ -157,6 +161,7 @@ class ServedModel(Servable):
 
     def finish(self, outputs: Sequence[Any]) -> Any:
         """See `Servable.finish`."""
+        self.untried = ""
         return self._names(), outputs
 
     def close(self) -> None:

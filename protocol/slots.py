@@ -110,6 +110,7 @@ class SlotReport(JsonRecord):
         in_pieces: The model makes pieces of its answers, for clients that ask for them.
         numbered: The version is that of the model's folder; otherwise it is the number of the update.
         one_by_one: Reason for computing one record a call; empty if records share calls.
+        untried: Why the model has computed nothing yet; empty if it has.
         sent: Outputs after `post_processing`, with the dtypes that clients get, and sizes that a record may change as
             None. Empty if there is not a filter, or nothing tells.
         columns: Requests may hold several records, up to `max_batch_size` (`protocol.columns`).
@@ -135,6 +136,7 @@ class SlotReport(JsonRecord):
     numbered: bool = False
     device: str = ""
     one_by_one: str = ""
+    untried: str = ""
     sent: tuple[TensorSpec, ...] = ()
     restarts: int = 0
     columns: bool = False
@@ -157,7 +159,9 @@ class SlotReport(JsonRecord):
             return ""
         place = self.device and f" on {self.device}"
         alone = self.one_by_one and f", one record a call ({self.one_by_one})"
-        return f"{self.engine}{place}: {', '.join(map(str, self.inputs))} → {', '.join(map(str, self.outputs))}{alone}"
+        untried = self.untried and f"; it has computed nothing yet: {self.untried}"
+        takes, gives = (", ".join(map(str, specs)) for specs in (self.inputs, self.outputs))
+        return f"{self.engine}{place}: {takes} → {gives}{alone}{untried}"
 
     @property
     def summary(self) -> str:

@@ -72,6 +72,7 @@ class Model(ABC):
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
         device: Device that computes, as `devices.Reported` names it; set by `load_model`.
+        untried: Why `warm_up` has computed nothing; empty if it has.
     """
 
     layout: Layout = "CHW"
@@ -84,6 +85,7 @@ class Model(ABC):
     overlaps: bool = False
     padded: frozenset[str] = frozenset()
     device: str = CPU
+    untried: str = ""
     engine: str
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
@@ -147,12 +149,14 @@ class Model(ABC):
         """
         inputs = dummy_inputs(self.inputs, batch)
         if inputs is None:
+            self.untried = "its inputs are not known"
             return None
         try:
             return self.predict(inputs)
-        except InferenceFailed:
+        except InferenceFailed as error:
             # Guesses may be wrong: a size of 1 too small for a convolution, an empty string no image file.
             if self.guesses:
+                self.untried = str(error)
                 return None
             raise
 

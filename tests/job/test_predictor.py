@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from onnx import helper
 
 from cluster_serving.client.original.values import encode_png
-from cluster_serving.job.options import ImageOptions
+from cluster_serving.job.options import ImageOptions, ModelOptions
+from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ModelError
@@ -160,3 +162,15 @@ def test_records_that_take_much_memory_are_computed_in_several_calls(tmp_path, m
     answers = model.start(requests, alone=True).answers()
     assert sizes == [3, 2]
     np.testing.assert_array_equal([_output(answer.fields) for answer in answers], 2 * records)
+
+
+def test_a_report_says_that_nothing_was_computed_until_something_was(tmp_path):
+    # Fails on each size but large ones, which nothing tells.
+    far = helper.make_node("Gather", ["x", "index"], ["y"], axis=1)
+    ports = ({name: ("FLOAT", ["n", None])} for name in "xy")
+    model_zoo.save_onnx(tmp_path, [far], *ports, {"index": np.array([400_000])})
+    with Predictor(ModelOptions(str(tmp_path))) as predictor:
+        assert "it has computed nothing yet: ONNX Runtime failed" in predictor.report().summary
+        (outputs,) = predictor.predict([{"x": np.ones(500_000, np.float32)}])
+        np.testing.assert_array_equal(outputs["y"], [1])
+        assert predictor.report().untried == "" and "nothing" not in predictor.report().summary

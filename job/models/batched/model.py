@@ -133,6 +133,7 @@ class BatchedModel(Wrapper):
         except InferenceFailed:
             return None
         finally:
+            self.untried = ""
             # Guessed sizes tell nothing about those of requests.
             self._axes, self._sizes = kept
             self._keep((), self._axes[()])

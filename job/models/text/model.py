@@ -61,7 +61,9 @@ class TextModel(Wrapper):
 
     def warm_up(self, batch: int | None) -> list[Array] | None:
         """See `Model.warm_up`; an empty text may have no tokens."""
-        return self._model.warm_up(batch)
+        outputs = self._model.warm_up(batch)
+        self.untried = self._model.untried
+        return outputs
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`; raise `InvalidInput` if a text cannot be tokenized."""
