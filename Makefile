@@ -74,7 +74,7 @@ bench: .venv/dev  ## Measure everything of docs/explanation/measurements.md, hou
 	@$(BIN)/python -m cluster_serving.bench.run $(BENCH)
 	@$(BIN)/python -m cluster_serving.bench.report
 
-bench-guard: .venv/dev  ## Measure two ratios, two minutes; fail if one fell since bench/history.jsonl by more than its noise
+bench-guard: .venv/dev  ## Measure four ratios, four minutes; fail if one fell since bench/history.jsonl by more than its noise
 	@$(BIN)/python -m cluster_serving.bench.guard $(or $(HISTORY),.bench/history.jsonl)
 
 format: .venv/dev  ## Format the code
