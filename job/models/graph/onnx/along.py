@@ -54,7 +54,20 @@ def _largest(node: Node, values: Values) -> list[Value]:
     else:
         count = constant_or_none(values, 1)
         size = count.elements[0] if count is not None and count.elements else None
-    return [resized(given(values), node.integer("axis", -1), size or unknown_size())] * 2
+    found = resized(given(values), node.integer("axis", -1), size or unknown_size())
+    if found.kind is Kind.MIXED:
+        # Records in the order of their lengths may come back to their places.
+        raise Unknown
+    return [found] * 2
+
+
+def _transformed(node: Node, values: Values) -> Value:
+    """Return the spectra of parts of a signal, which is the second axis."""
+    x = given(values)
+    only_constants(values)
+    if x.rank not in (2, 3) or (x.kind is Kind.ROWS and x.axis != 0):
+        raise Unknown
+    return same_place(x, (x.sizes[0], unknown_size(), unknown_size(), Size(2)))
 
 
 def _accumulated(node: Node, values: Values) -> Value:
@@ -162,6 +175,7 @@ OPERATORS = {
     "ArgMax": Operator(_argument),
     "ArgMin": Operator(_argument),
     "TopK": Operator(_largest),
+    "STFT": Operator(_transformed),
     "CumSum": Operator(_accumulated, from_first),
     "LpNormalization": Operator(_on_axis, through),
     "LayerNormalization": Operator(_normalized_layer, from_first),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
 from cluster_serving.job.models.graph.onnx.given import (
@@ -243,6 +244,17 @@ def _gathered_elements(node: Node, values: Values) -> Value:
     return pieces.gathered_elements(given(values), given(values, 1), node.integer("axis", 0))
 
 
+def _scattered(node: Node, values: Values) -> Value:
+    x, places, updates = given(values), given(values, 1), given(values, 2)
+    if any(value.kind is not Kind.ROWS for value in (x, places, updates)):
+        raise Unknown
+    if len({(value.rank, value.axis, value.outer, value.inner) for value in (x, places, updates)}) > 1:
+        raise Unknown
+    if axis_of(node.integer("axis", 0), x.rank) == x.axis:
+        raise Unknown
+    return same_place(replace(x, is_uniform=False), x.sizes)
+
+
 def _gathered_points(node: Node, values: Values) -> Value:
     x, places = given(values), given(values, 1)
     count = node.integer("batch_dims", 0)
@@ -330,6 +342,7 @@ OPERATORS = {
     "Slice": Operator(_sliced, from_first, picks=True, takes_sizes=True),
     "Gather": Operator(_gathered, from_first, picks=True, takes_sizes=True),
     "GatherElements": Operator(_gathered_elements),
+    "ScatterElements": Operator(_scattered),
     "GatherND": Operator(_gathered_points),
     "Pad": Operator(_padded),
     "Resize": Operator(_resized, takes_sizes=True),
