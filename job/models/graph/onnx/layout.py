@@ -160,7 +160,10 @@ def _parted(node: Node, values: Values) -> list[Value]:
     axis = axis_of(node.integer("axis", 0), x.rank)
     count = len(node.outputs)
     if x.elements is not None:
-        parts = parts or [len(x.elements) // count] * count
+        if parts is None:
+            if len(x.elements) % count:
+                raise Unknown
+            parts = [len(x.elements) // count] * count
         starts = [sum(parts[:at]) for at in range(count)]
         return [of_numbers(x.elements[at : at + size]) for at, size in zip(starts, parts, strict=True)]
     _refuse_sizes(x)

@@ -46,7 +46,7 @@ def windowed(x: Value, channels: Size, sizes: Sequence[Size]) -> Value:
     """Return the result of windows over each record: the batch is the first axis."""
     if x.kind is Kind.ROWS and x.axis != 0:
         raise Unknown
-    if len(sizes) != x.rank - 2 or any(size.number < 1 for size in sizes):
+    if not sizes or len(sizes) != x.rank - 2 or any(size.number < 1 for size in sizes):
         raise Unknown
     return same_place(x, (x.sizes[0], channels, *sizes))
 

@@ -190,3 +190,10 @@ def test_what_is_the_same_for_all_trials_is_proven_by_the_graph(tmp_path):
     assert model.one_by_one == ""
     x = np.array([[1, 2, 3, 2e38], [3e38, 0, 0, 0]], np.float32)
     np.testing.assert_array_equal(model.predict([x])[0], x > 1e38)
+
+
+def test_a_graph_from_a_file_of_anything_is_not_known(tmp_path):
+    nodes = [node("Softmax", ["x"], ["s"], axis=9), node("Split", ["s"], ["y", "z"], axis=7)]
+    assert found(tmp_path, nodes) == Finding()
+    assert found(tmp_path, [node("Conv", ["x", "w"], ["y"], strides=[0])]) == Finding()
+    assert found(tmp_path, [node("Relu", ["nowhere"], ["y"])]) == Finding()
