@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -173,6 +174,10 @@ class Model(ABC):
     def training_layer(self) -> str:
         """Return the name of a layer that computes as in training, with the mean of its batch; empty if none is."""
         return ""
+
+    def graph(self) -> Graph | None:
+        """Return the graph of the operators; None if nothing reads it."""
+        return None
 
     def describe(self) -> str:
         """Return one line about the inputs, for error messages."""

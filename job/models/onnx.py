@@ -13,6 +13,8 @@ from cluster_serving.job.models import onnx_shapes_pb2
 from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
+from cluster_serving.job.models.graph.network import Graph
+from cluster_serving.job.models.graph.onnx.reader import read
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -79,6 +81,7 @@ class OnnxModel(Model):
         # Threads that wait for work would otherwise spin on the cores of the other copies.
         settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
         path, providers = files.paths[0], _providers(options.device)
+        self._path = path
         content = path.read_bytes()
         self.careful = _LOOP in content
         self._training_layer = _training_layer(content)
@@ -135,6 +138,17 @@ class OnnxModel(Model):
     def training_layer(self) -> str:
         """See `Model.training_layer`."""
         return self._training_layer
+
+    def graph(self) -> Graph | None:
+        """See `Model.graph`."""
+        try:
+            if self._path.stat().st_size > _MOST_READ:
+                return None
+            content = self._path.read_bytes()
+        except OSError:
+            # The decrypted file is gone once the model is loaded.
+            return None
+        return read(content, {spec.name: self._read_from.get(spec.name, spec.name) for spec in self.outputs})
 
     def _without_maps(self, outputs: Sequence[Any]) -> list[Array]:
         named = dict(zip(self._output_names, outputs, strict=True))

@@ -14,27 +14,43 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11onnx_shapes.proto\x12\x14\x63luster_serving.onnx\"\x07\n\x05Shape\"4\n\x06Tensor\x12*\n\x05shape\x18\x02 \x01(\x0b\x32\x1b.cluster_serving.onnx.Shape\"9\n\x04Type\x12\x31\n\x0btensor_type\x18\x01 \x01(\x0b\x32\x1c.cluster_serving.onnx.Tensor\"C\n\tValueInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x04type\x18\x02 \x01(\x0b\x32\x1a.cluster_serving.onnx.Type\"$\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\t\n\x01i\x18\x03 \x01(\x03\"x\n\x04Node\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0e\n\x06output\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12\x32\n\tattribute\x18\x05 \x03(\x0b\x32\x1f.cluster_serving.onnx.Attribute\"a\n\x05Graph\x12(\n\x04node\x18\x01 \x03(\x0b\x32\x1a.cluster_serving.onnx.Node\x12.\n\x05input\x18\x0b \x03(\x0b\x32\x1f.cluster_serving.onnx.ValueInfo\"3\n\x05Model\x12*\n\x05graph\x18\x07 \x01(\x0b\x32\x1b.cluster_serving.onnx.Graph')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x11onnx_shapes.proto\x12\x14\x63luster_serving.onnx\"\x1e\n\tDimension\x12\x11\n\tdim_value\x18\x01 \x01(\x03\"5\n\x05Shape\x12,\n\x03\x64im\x18\x01 \x03(\x0b\x32\x1f.cluster_serving.onnx.Dimension\"4\n\x06Tensor\x12*\n\x05shape\x18\x02 \x01(\x0b\x32\x1b.cluster_serving.onnx.Shape\"9\n\x04Type\x12\x31\n\x0btensor_type\x18\x01 \x01(\x0b\x32\x1c.cluster_serving.onnx.Tensor\"C\n\tValueInfo\x12\x0c\n\x04name\x18\x01 \x01(\t\x12(\n\x04type\x18\x02 \x01(\x0b\x32\x1a.cluster_serving.onnx.Type\"\xc1\x01\n\x06Values\x12\x0c\n\x04\x64ims\x18\x01 \x03(\x03\x12\x11\n\tdata_type\x18\x02 \x01(\x05\x12\x16\n\nfloat_data\x18\x04 \x03(\x02\x42\x02\x10\x01\x12\x16\n\nint32_data\x18\x05 \x03(\x05\x42\x02\x10\x01\x12\x16\n\nint64_data\x18\x07 \x03(\x03\x42\x02\x10\x01\x12\x0c\n\x04name\x18\x08 \x01(\t\x12\x10\n\x08raw_data\x18\t \x01(\x0c\x12\x17\n\x0b\x64ouble_data\x18\n \x03(\x01\x42\x02\x10\x01\x12\x15\n\rdata_location\x18\x0e \x01(\x05\"\x8f\x01\n\tAttribute\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\t\n\x01\x66\x18\x02 \x01(\x02\x12\t\n\x01i\x18\x03 \x01(\x03\x12\t\n\x01s\x18\x04 \x01(\x0c\x12\'\n\x01t\x18\x05 \x01(\x0b\x32\x1c.cluster_serving.onnx.Values\x12\x0e\n\x06\x66loats\x18\x07 \x03(\x02\x12\x0c\n\x04ints\x18\x08 \x03(\x03\x12\x0c\n\x04type\x18\x14 \x01(\x05\"\x88\x01\n\x04Node\x12\r\n\x05input\x18\x01 \x03(\t\x12\x0e\n\x06output\x18\x02 \x03(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x0f\n\x07op_type\x18\x04 \x01(\t\x12\x32\n\tattribute\x18\x05 \x03(\x0b\x32\x1f.cluster_serving.onnx.Attribute\x12\x0e\n\x06\x64omain\x18\x07 \x01(\t\"\xc5\x01\n\x05Graph\x12(\n\x04node\x18\x01 \x03(\x0b\x32\x1a.cluster_serving.onnx.Node\x12\x31\n\x0binitializer\x18\x05 \x03(\x0b\x32\x1c.cluster_serving.onnx.Values\x12.\n\x05input\x18\x0b \x03(\x0b\x32\x1f.cluster_serving.onnx.ValueInfo\x12/\n\x06output\x18\x0c \x03(\x0b\x32\x1f.cluster_serving.onnx.ValueInfo\",\n\tOperators\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x03\"(\n\x08\x46unction\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64omain\x18\n \x01(\t\"\x9d\x01\n\x05Model\x12*\n\x05graph\x18\x07 \x01(\x0b\x32\x1b.cluster_serving.onnx.Graph\x12\x35\n\x0copset_import\x18\x08 \x03(\x0b\x32\x1f.cluster_serving.onnx.Operators\x12\x31\n\tfunctions\x18\x19 \x03(\x0b\x32\x1e.cluster_serving.onnx.Function')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'onnx_shapes_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SHAPE']._serialized_start=43
-  _globals['_SHAPE']._serialized_end=50
-  _globals['_TENSOR']._serialized_start=52
-  _globals['_TENSOR']._serialized_end=104
-  _globals['_TYPE']._serialized_start=106
-  _globals['_TYPE']._serialized_end=163
-  _globals['_VALUEINFO']._serialized_start=165
-  _globals['_VALUEINFO']._serialized_end=232
-  _globals['_ATTRIBUTE']._serialized_start=234
-  _globals['_ATTRIBUTE']._serialized_end=270
-  _globals['_NODE']._serialized_start=272
-  _globals['_NODE']._serialized_end=392
-  _globals['_GRAPH']._serialized_start=394
-  _globals['_GRAPH']._serialized_end=491
-  _globals['_MODEL']._serialized_start=493
-  _globals['_MODEL']._serialized_end=544
+  _globals['_VALUES'].fields_by_name['float_data']._loaded_options = None
+  _globals['_VALUES'].fields_by_name['float_data']._serialized_options = b'\020\001'
+  _globals['_VALUES'].fields_by_name['int32_data']._loaded_options = None
+  _globals['_VALUES'].fields_by_name['int32_data']._serialized_options = b'\020\001'
+  _globals['_VALUES'].fields_by_name['int64_data']._loaded_options = None
+  _globals['_VALUES'].fields_by_name['int64_data']._serialized_options = b'\020\001'
+  _globals['_VALUES'].fields_by_name['double_data']._loaded_options = None
+  _globals['_VALUES'].fields_by_name['double_data']._serialized_options = b'\020\001'
+  _globals['_DIMENSION']._serialized_start=43
+  _globals['_DIMENSION']._serialized_end=73
+  _globals['_SHAPE']._serialized_start=75
+  _globals['_SHAPE']._serialized_end=128
+  _globals['_TENSOR']._serialized_start=130
+  _globals['_TENSOR']._serialized_end=182
+  _globals['_TYPE']._serialized_start=184
+  _globals['_TYPE']._serialized_end=241
+  _globals['_VALUEINFO']._serialized_start=243
+  _globals['_VALUEINFO']._serialized_end=310
+  _globals['_VALUES']._serialized_start=313
+  _globals['_VALUES']._serialized_end=506
+  _globals['_ATTRIBUTE']._serialized_start=509
+  _globals['_ATTRIBUTE']._serialized_end=652
+  _globals['_NODE']._serialized_start=655
+  _globals['_NODE']._serialized_end=791
+  _globals['_GRAPH']._serialized_start=794
+  _globals['_GRAPH']._serialized_end=991
+  _globals['_OPERATORS']._serialized_start=993
+  _globals['_OPERATORS']._serialized_end=1037
+  _globals['_FUNCTION']._serialized_start=1039
+  _globals['_FUNCTION']._serialized_end=1079
+  _globals['_MODEL']._serialized_start=1082
+  _globals['_MODEL']._serialized_end=1239
 # @@protoc_insertion_point(module_scope)

@@ -61,10 +61,18 @@ class Influence:
         sizes: Sizes of calls, from the smallest to the largest.
         tolerance: See `Model.tolerance`.
         careful: A value beyond its range may end the process, or keep it in a loop: only values of `records` are tried.
+        is_proven: The graph proves that rows do not depend on other records. Places and sizes alone are tried, as it
+            tells nothing about kernels.
     """
 
     def __init__(
-        self, call: Call, records: Sequence[Record], sizes: Sequence[int], tolerance: float, careful: bool
+        self,
+        call: Call,
+        records: Sequence[Record],
+        sizes: Sequence[int],
+        tolerance: float,
+        careful: bool,
+        is_proven: bool = False,
     ) -> None:
         self._call = call
         self._tolerance = tolerance
@@ -74,9 +82,14 @@ class Influence:
         alike = _Base((first,), (second,))
         self._has_numbers = any(array.dtype.kind in "fc" for array in first) and not careful
         least, middle, most = sizes[0], sizes[min(1, len(sizes) - 1)], sizes[-1]
+        if is_proven:
+            self._plan: list[tuple[int, _Base, Sequence[str]]] = [
+                (size, usual, ()) for size in dict.fromkeys((middle, most, least))
+            ]
+            return
         some = "nan" if self._has_numbers else OTHER
         # The likeliest come first, as time may end.
-        self._plan: list[tuple[int, _Base, Sequence[str]]] = [(middle, usual, (some,)), (middle, alike, (OTHER,))]
+        self._plan = [(middle, usual, (some,)), (middle, alike, (OTHER,))]
         if most > middle:
             self._plan += [(most, usual, (some,)), (most, alike, (OTHER,))]
         if self._has_numbers:

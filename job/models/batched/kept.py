@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cluster_serving.job.models import graph
 from cluster_serving.job.models.base import Model
 from cluster_serving.job.models.batched.axes import InputReading, Reading
 from cluster_serving.job.models.batched.proof import Axes
@@ -121,8 +122,9 @@ def _axes(values: dict[str, Any]) -> Axes:
 @cache
 def _code() -> str:
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(file.read_bytes())
+    for folder in (Path(__file__).parent, Path(graph.__file__).parent):
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
 
 

@@ -16,6 +16,7 @@ from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof, read, write
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
+from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.options import CPU, MOST_ROWS
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
@@ -68,6 +69,8 @@ class BatchedModel(Wrapper):
         # By the ranks of the inputs where the model does not tell them, else by ().
         self._axes: dict[tuple[int, ...], Axes] = {}
         self._attempts = 0
+        # Axes of the inputs → what the graph says about each output.
+        self._findings: dict[tuple[int | None, ...], list[Finding]] = {}
         known = all(spec.shape is not None for spec in model.inputs)
         shapes = {spec.name: spec.record_shape or () for spec in model.inputs if spec.name in model.anywhere}
         self._options = readings(model.inputs, model.symbols, shapes, self._whole) if known else []
@@ -229,6 +232,7 @@ class BatchedModel(Wrapper):
             kinds,
             draws,
             self._careful,
+            self._follow,
         )
         if found is not None and found.changing and self._renew is not None:
             log.warning(
@@ -242,6 +246,17 @@ class BatchedModel(Wrapper):
             self._model = self._renew()
             self._model.outputs = self._model.outputs or model.outputs
         return found
+
+    def _follow(self, reading: Reading) -> list[Finding]:
+        """Return what the graph of the model says about each output."""
+        places = tuple([place.axis for place in reading.places])
+        if places not in self._findings:
+            graph = self._model.graph()
+            axes = {spec.name: axis for spec, axis in zip(self._raw_inputs, places, strict=True)}
+            found = {} if graph is None else follow(graph, axes)
+            self._findings[places] = [found[spec.name] for spec in self._model.outputs if spec.name in found]
+        found_for_all = len(self._findings[places]) == len(self._model.outputs)
+        return self._findings[places] if found_for_all else []
 
     @property
     def _careful(self) -> bool:

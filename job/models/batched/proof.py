@@ -14,6 +14,7 @@ from cluster_serving.job.models.batched.comparison import OutputComparison, Seen
 from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.influence import Influence, calling
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
+from cluster_serving.job.models.graph.walk import NOTHING, Finding
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 
@@ -22,6 +23,9 @@ Compute = Callable[[Sequence[Array]], list[Array]]
 
 Draw = Callable[[Reading], list[Record]]
 """Makes four records of a reading, of which the last is unlike the others."""
+
+Follow = Callable[[Reading], Sequence[Finding]]
+"""Returns what the graph of the model says about each output; nothing if it is not known."""
 
 # Records of each call in which they are together. The last one differs from that before it in one record.
 _TOGETHER = ((0, 1), (2, 0, 1), (2, 0, 3))
@@ -69,9 +73,10 @@ class Axes:
 class _Trial:
     """A reading of the inputs that is being tried."""
 
-    def __init__(self, compute: Compute, reading: Reading, tolerance: float) -> None:
+    def __init__(self, compute: Compute, reading: Reading, tolerance: float, follow: Follow) -> None:
         self.reading = reading
         self._compute = compute
+        self._follow = follow
         self._tolerance = tolerance
         self.seen: list[list[Seen]] = []
         self._differ: list[bool] = []
@@ -80,6 +85,7 @@ class _Trial:
         self.grown = 0
         """Most bytes by which memory grew while a record was computed alone."""
         self._influenced: int | None = None
+        self._findings: Sequence[Finding] | None = None
         self._refused = 0
         self.shares = True
         """False if the model computes a record alone, and refuses several."""
@@ -128,8 +134,19 @@ class _Trial:
         call = calling(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
         end = time.monotonic() + _BUDGET_S
-        search = Influence(call, self._records, sizes, self._tolerance, careful)
+        is_proven = all(self.finding(index).axis is not None for index in range(len(axes)))
+        search = Influence(call, self._records, sizes, self._tolerance, careful, is_proven)
         self._influenced = search.find(lambda: time.monotonic() < end)
+
+    def finding(self, index: int) -> Finding:
+        """Return what the graph says about an output, if the trials have found the batch at the same axis."""
+        axis = self.axes()[index]
+        if self._findings is None:
+            found = self._follow(self.reading) if self.reading.is_batched and self.reading.fixed is None else ()
+            self._findings = [*found] or [NOTHING] * len(self.seen[0])
+        one = self._findings[index]
+        fits = axis is not None and index not in self.squeezed() and one.axis in (axis, None)
+        return one if fits else NOTHING
 
     def has_room(self, times: float) -> bool:
         """Return True if the memory has room for records of so many times the size."""
@@ -164,13 +181,19 @@ class _Trial:
         return frozenset(index for index, row in enumerate(zip(*self.seen, strict=True)) if row[0].squeezed)
 
     def agreements(self) -> list[bool | None]:
-        """Return for each output: True if draws prove it, False if one refutes it, None if none tells."""
-        found = []
-        for row in zip(*self.seen, strict=True):
+        """Return for each output: True if draws or the graph prove it, False if one refutes it, None if none tells."""
+        found: list[bool | None] = []
+        for index, row in enumerate(zip(*self.seen, strict=True)):
             told = [one.agrees for one in row if one.agrees is not None]
             # Between labels that are nearly equal, rounding may decide.
             allowed = 0 if row[0].is_float or any(one.mixes for one in row) else (len(told) - 1) // 2
-            found.append(told.count(False) <= allowed if told else None)
+            agrees = told.count(False) <= allowed if told else None
+            finding = self.finding(index)
+            if finding.mixed_by:
+                agrees = False
+            elif agrees is None and finding.axis is not None:
+                agrees = True
+            found.append(agrees)
         if self._influenced is not None:
             found[self._influenced] = False
         return found
@@ -228,6 +251,7 @@ def prove(
     kinds: Sequence[str] = KINDS,
     draws: Sequence[Draw] = (),
     careful: bool = False,
+    follow: Follow = lambda reading: (),
 ) -> Axes | None:
     """Find the batch axes of a model.
 
@@ -241,6 +265,7 @@ def prove(
         kinds: Kinds of random records, which are tried with two guesses of free sizes.
         draws: Records to try instead.
         careful: A value beyond its range may end the process, or keep it in a loop.
+        follow: See `Follow`.
 
     Returns:
         The axes; None if the model computes none of the records.
@@ -252,7 +277,7 @@ def prove(
             break
         if first is not None and not (reading.is_batched or _is_one_record(first, outputs()) or first.is_doubtful()):
             continue
-        trial = _Trial(compute, reading, tolerance)
+        trial = _Trial(compute, reading, tolerance, follow)
         if draws:
             for draw in draws:
                 trial.add(draw(reading))
@@ -353,11 +378,13 @@ def _problems(
         yield "its batch has a fixed size of 1"
     elif not trial.shares:
         yield "it refuses several records in a call"
-    for axis, name, agrees in zip(axes, names, trial.agreements(), strict=True):
+    for index, (axis, name, agrees) in enumerate(zip(axes, names, trial.agreements(), strict=True)):
         if axis is None:
             yield f"output {name!r} does not follow the batch"
         elif agrees is False:
-            yield f"output {name!r} of a record depends on the others in its batch"
+            operator = trial.finding(index).mixed_by
+            by = f" ({operator} mixes them)" if operator else ""
+            yield f"output {name!r} of a record depends on the others in its batch{by}"
 
 
 def without(axes: Axes, index: int, name: str) -> Axes:

@@ -1,0 +1,112 @@
+"""The graph of a model, as the readers of the engines describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operator of a graph.
+
+    Attributes:
+        kind: Name of the operator, with its domain in front if that is not the engine's own.
+        name: Name of the node.
+        inputs: Names of the tensors that it takes; empty for one that is left out.
+        outputs: Names of the tensors that it makes.
+        version: Version of the set of operators.
+        attributes: Attributes, which are numbers, texts, lists of them, constants (`Value`) and graphs.
+    """
+
+    kind: str
+    name: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    version: int = 0
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name or next(iter(self.outputs), '')!r}"
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an attribute."""
+        return self.attributes.get(name, default)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return an attribute that is a whole number; raise `Unknown` if there is none."""
+        value = self.attributes.get(name, default)
+        if not isinstance(value, int):
+            raise Unknown
+        return value
+
+
+Values = Sequence[Value | None]
+"""Inputs of a node; None for one that is left out."""
+
+Rule = Callable[[Node, Values], Value | Sequence[Value]]
+"""Returns what is known of the outputs of a node, or of the first ones; raises `Unknown` if nothing is."""
+
+
+Flow = Callable[[Node, Values], bool]
+"""Returns True if the inputs of a node that are mixed reach its outputs."""
+
+
+def stops(node: Node, values: Values) -> bool:
+    """Return False: what comes of tensors that are mixed is not known."""
+    return False
+
+
+def through(node: Node, values: Values) -> bool:
+    """Return True: what is mixed reaches the outputs from all inputs."""
+    return True
+
+
+def from_first(node: Node, values: Values) -> bool:
+    """Return True if what is mixed is the first input alone."""
+    return all(value is None or value.kind is not Kind.MIXED for value in values[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A kind of nodes, of which it is known what they do to rows.
+
+    Attributes:
+        rule: See `Rule`. It gets constants and rows, and raises `Unknown` for what it was not made for.
+        flows: See `Flow`.
+        is_elementwise: The output has the shape that the inputs have in common.
+        scales: What is mixed is multiplied by the other inputs, and lost if these are zero.
+        picks: The operator takes some elements of its first input.
+        takes_sizes: The rule takes numbers that depend on the number of records, too.
+        takes_all: The rule takes all tensors of which something is known.
+    """
+
+    rule: Rule
+    flows: Flow = stops
+    is_elementwise: bool = False
+    scales: bool = False
+    picks: bool = False
+    takes_sizes: bool = False
+    takes_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The operators of a model.
+
+    Attributes:
+        inputs: Input → sizes, None for one that is free; None where not even their number is known.
+        outputs: Output of the model → name of its tensor.
+        constants: Tensors that the graph has from the start.
+        nodes: Operators, each behind those whose tensors it takes.
+        operators: The table of those of which it is known what they do.
+    """
+
+    inputs: Mapping[str, Sequence[int | None] | None]
+    outputs: Mapping[str, str]
+    constants: Mapping[str, Value]
+    nodes: Sequence[Node]
+    operators: Mapping[str, Operator]

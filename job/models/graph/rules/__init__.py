@@ -1,0 +1,1 @@
+"""What operators do to rows, whatever engine they are of."""

@@ -1,0 +1,99 @@
+"""A pass over the operators of a model that follows the rows of its inputs to its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cluster_serving.job.models.graph.network import Graph, Node, Operator, Values
+from cluster_serving.job.models.graph.rules.elementwise import broadcast
+from cluster_serving.job.models.graph.size import BATCH, ONE, Size, unknown_size
+from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, mixed, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the graph says about an output.
+
+    Attributes:
+        axis: Axis of the batch, if each row depends on its own record alone, whatever the place and the size of the
+            call. None if that is not proven.
+        mixed_by: The operator that lets a row depend on other records; empty if no dependence is proven.
+    """
+
+    axis: int | None = None
+    mixed_by: str = ""
+
+
+NOTHING = Finding()
+
+
+def follow(graph: Graph, axes: Mapping[str, int | None]) -> dict[str, Finding]:
+    """Follow the rows of inputs with the batch at these axes; return what is found about each output."""
+    values = dict(graph.constants)
+    values |= {name: _input(shape, axes[name]) for name, shape in graph.inputs.items() if name in axes}
+    for node in graph.nodes:
+        values |= dict(zip(node.outputs, _outputs(graph.operators.get(node.kind), node, values), strict=False))
+        values.pop("", None)
+    return {name: _finding(values.get(tensor, UNKNOWN)) for name, tensor in graph.outputs.items()}
+
+
+def _input(shape: Sequence[int | None] | None, axis: int | None) -> Value:
+    if shape is None or axis is None or axis >= len(shape):
+        return UNKNOWN
+    sizes = [unknown_size() if size is None else Size(size) for size in shape]
+    sizes[axis] = BATCH
+    return rows(sizes, axis)
+
+
+def _finding(value: Value) -> Finding:
+    if value.kind is Kind.MIXED:
+        return Finding(mixed_by=value.node)
+    if value.kind is Kind.ROWS and value.outer == value.inner == ONE:
+        return Finding(value.axis)
+    return NOTHING
+
+
+def _outputs(operator: Operator | None, node: Node, values: Mapping[str, Value]) -> list[Value]:
+    unknown = [UNKNOWN] * len(node.outputs)
+    inputs = [values.get(name, UNKNOWN) if name else None for name in node.inputs]
+    if operator is None:
+        return unknown
+    try:
+        found = _found(operator, node, inputs)
+    except (Unknown, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        # A file may have any attributes. What the rules do not expect is not known.
+        return unknown
+    named = [replace(one, node=str(node)) if one.kind is Kind.MIXED and not one.node else one for one in found]
+    return [*named, *unknown[len(named) :]]
+
+
+def _found(operator: Operator, node: Node, inputs: Values) -> Sequence[Value]:
+    kinds = {value.kind for value in inputs if value is not None}
+    if Kind.UNKNOWN in kinds:
+        raise Unknown
+    if not operator.takes_all:
+        if Kind.PIECE in kinds or (Kind.SIZES in kinds and not operator.takes_sizes):
+            raise Unknown
+        if Kind.MIXED in kinds:
+            return [_flowed(operator, node, inputs)] * (len(node.outputs) if operator.picks else 1)
+    found = operator.rule(node, inputs)
+    return [found] if isinstance(found, Value) else found
+
+
+def _flowed(operator: Operator, node: Node, inputs: Values) -> Value:
+    """Return what comes of tensors that are mixed."""
+    given = [value for value in inputs if value is not None]
+    mixtures = [value for value in given if value.kind is Kind.MIXED]
+    constants = [value for value in given if value.kind is Kind.CONSTANT]
+    if not operator.flows(node, inputs) or (operator.picks and not mixtures[0].is_whole):
+        raise Unknown
+    if operator.scales and any(value.is_zero() for value in constants):
+        raise Unknown
+    is_whole = any(value.is_whole for value in mixtures)
+    if operator.scales and any(value.has_zero() for value in constants):
+        is_whole = False
+    shape = None
+    if operator.is_elementwise and all(value.shape is not None for value in given):
+        shape = broadcast([value.sizes for value in given])
+    return replace(mixed(shape, is_whole=is_whole), node=mixtures[0].node)
