@@ -43,6 +43,18 @@ class FileNotFound(ServingError):
     code, http_status, grpc_status = "FILE_NOT_FOUND", 404, "NOT_FOUND"
 
 
+class KeyInUse(ServingError):
+    """The first request with this `Idempotency-Key` is not answered yet; send it again later."""
+
+    code, http_status, grpc_status = "IDEMPOTENCY_KEY_IN_USE", 409, "ABORTED"
+
+
+class KeyReused(ServingError):
+    """An earlier request with this `Idempotency-Key` had another body; nothing was queued."""
+
+    code, http_status, grpc_status = "IDEMPOTENCY_KEY_REUSED", 422, "INVALID_ARGUMENT"
+
+
 class PathNotFound(ServingError):
     """The front end has no resource at this path."""
 

@@ -78,6 +78,7 @@ PUT_LEASES = _script("put_leases")
 CLAIM_LEASES = _script("claim_leases")
 END_LEASE = _script("end_lease")
 COUNT_BEFORE = _script("count_before")
+SETTLE = _script("settle")
 FIND_PAYLOAD_FOLDER = _script("find_payload_folder")
 
 

@@ -70,6 +70,7 @@ class Dispatch:
 
     Attributes:
         jobs: Names of the jobs that can be reached; empty if the Redis is not a cluster, for any job.
+        home: Name in place of a job's with which the keys of front ends begin; in a Redis Cluster, the first job's.
         limit: Limit of the instances in flight.
         on_answer: Called with the name of each job that answers.
     """
@@ -84,6 +85,7 @@ class Dispatch:
         **options: Any,
     ) -> None:
         self.jobs = tuple(jobs) if is_cluster_url(redis_url) else ()
+        self.home = self.jobs[0] if self.jobs else "cluster-serving"
         self.limit = limit or ConcurrencyLimit(1000)
         # So many are gathered before they are sent.
         self._gathered = int(options["window_count"]) if options.get("window") else 1

@@ -1,17 +1,19 @@
 """OpenAI's batch form over HTTP: `/v1/files` and `/v1/batches`."""
 
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.idempotency import IdempotencyKeys
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.batch_lines import ENDPOINTS
 from cluster_serving.frontend.api.openai.batch_runner import BatchRunner
 from cluster_serving.frontend.api.openai.batch_store import BatchStore
 from cluster_serving.frontend.api.openai.codecs import answered
-from cluster_serving.frontend.api.openai.files import FileStore, listed
+from cluster_serving.frontend.api.openai.files import KEPT, FileStore, listed
 from cluster_serving.frontend.api.openai.multipart import parts
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
@@ -47,6 +49,7 @@ class _BatchRoutes:
         self._files = FileStore(front)
         self._store = BatchStore(front, self._files)
         self._runner = BatchRunner(front, self._files, self._store)
+        self._keys = IdempotencyKeys(front, "/v1/batches", KEPT)
         front.on_start.append(self._runner.start)
         front.on_close.append(self._runner.close)
 
@@ -77,7 +80,13 @@ class _BatchRoutes:
 
     async def submit(self, request: Request) -> Response:
         call = _call(request)
-        asked = parse(await read_body(call, self._options, _LONGEST_REQUEST))
+        body = await read_body(call, self._options, _LONGEST_REQUEST)
+        made = await self._keys.once(call, body, partial(self._make, call, body), self._store.cancel)
+        return Json(await self._store.get(made, call.client))
+
+    async def _make(self, call: HttpCall, body: bytes) -> str:
+        """Queue the batch in a body, and return its id."""
+        asked = parse(body)
         endpoint, file_id, metadata = asked.get("endpoint"), asked.get("input_file_id"), asked.get("metadata")
         if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
             raise InvalidInput(f"'endpoint' is {str(endpoint)[:64]!r}; expected {', '.join(ENDPOINTS)}")
@@ -92,7 +101,7 @@ class _BatchRoutes:
         await self._store.check_room(call.client)
         batch = await self._store.make(endpoint, file_id, metadata, call.client)
         await self._runner.add(batch, call.client)
-        return Json(batch)
+        return str(batch["id"])
 
     async def batches(self, request: Request) -> Response:
         return Json(listed(await self._store.of(_call(request).client)))

@@ -42,12 +42,12 @@ class FileStore:
     """Keeps files. One of another owner is unknown, as one that has expired is: `FileNotFound`.
 
     Attributes:
-        home: Name in place of a job's with which the keys begin; in a Redis Cluster it is that of the first job.
+        home: Name with which the keys begin; see `Dispatch`.
     """
 
     def __init__(self, front: FrontEnd) -> None:
         self._most = front.options.max_file_bytes
-        self.home = front.dispatch.jobs[0] if front.dispatch.jobs else "cluster-serving"
+        self.home = front.dispatch.home
         self._dispatcher = front.dispatch.dispatcher(self.home)
         self._index = f"{self.home}:files"
 

@@ -11,11 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
+from cluster_serving.frontend.api.idempotency import IdempotencyKeys
 from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.requests.callback import Receivers
 from cluster_serving.frontend.api.requests.delivery import Delivery
-from cluster_serving.frontend.api.requests.store import RequestStore, StoredResult, Ticket
+from cluster_serving.frontend.api.requests.store import KEPT, RequestStore, StoredResult, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.dispatch import joined
@@ -50,14 +51,27 @@ class _RequestRoutes:
         hosts, secret = front.options.callback_hosts, front.options.callback_secret.get_secret_value()
         self._receivers = Receivers(hosts, secret)
         self._delivery = Delivery(front, self._store, self._receivers, self._written)
+        self._keys = IdempotencyKeys(front, "/v1/requests", KEPT)
         if hosts:
             front.on_start.append(self._delivery.start)
             front.on_close.append(self._delivery.close)
 
     async def submit(self, request: Request) -> Response:
-        options, registry = self._front.options, self._front.registry
         call = call_of(request)
-        body = await read_body(call, options)
+        call.protocol = "v1"
+        body = await read_body(call, self._front.options)
+        made = await self._keys.once(call, body, partial(self._queue, call, body), self._undo)
+        location = f"/v1/requests/{quote(made)}"
+        if "text/event-stream" in request.headers.get("accept", ""):
+            ticket, in_pieces = await self._store.check(Ticket.read(made), call.client)
+            if in_pieces:
+                after = [BEGINNING] * ticket.count
+                return events.stream(self._pieces(call, ticket, after, first=True), {"location": location})
+        return Json({"id": made, "status": "pending"}, 202, {"location": location})
+
+    async def _queue(self, call: HttpCall, body: bytes) -> str:
+        """Queue the request in a body, and return its id."""
+        options, registry = self._front.options, self._front.registry
         asked = await self._front.offload.run(
             partial(instances.read_submission, body, options.most_records, await registry.described()),
             holding_gil=reading_cost(body),
@@ -68,7 +82,7 @@ class _RequestRoutes:
             if asked.stream:
                 raise InvalidInput("a request has 'callback' or 'stream', not both: a callback gets the whole answer")
         model = await registry.model(asked.model, asked.version)
-        call.protocol, call.model = "v1", model.name
+        call.model = model.name
         self._front.check(model, can_wait=True)
         self._front.metrics.asked("v1", model.name, len(records))
         valid: Sequence[Inputs] = records if isinstance(records, Columns) else without_errors(records)
@@ -83,11 +97,12 @@ class _RequestRoutes:
                 with suppress(ServingError):
                     await self._store.cancel(ticket)
                 raise
-        location = f"/v1/requests/{quote(str(ticket))}"
-        if asked.stream and "text/event-stream" in request.headers.get("accept", ""):
-            after = [BEGINNING] * ticket.count
-            return events.stream(self._pieces(call, ticket, after, first=True), {"location": location})
-        return Json({"id": str(ticket), "status": "pending"}, 202, {"location": location})
+        return str(ticket)
+
+    async def _undo(self, made: str) -> None:
+        ticket = await self._store.known(made)
+        await self._delivery.remove(ticket)
+        await self._store.cancel(ticket)
 
     async def get(self, request: Request) -> Response:
         call = call_of(request)

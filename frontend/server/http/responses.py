@@ -21,7 +21,17 @@ from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 from cluster_serving.protocol.number_lists import own_digits
 
 _SIMPLE = (str, int, float, type(None))
-_RETRY_AFTER = {"QUEUE_FULL": 1, "OVERLOADED": 1, "REDIS_UNAVAILABLE": 1, "MODEL_NOT_READY": 1, "REQUEST_LOST": 1}
+_RETRY_AFTER = dict.fromkeys(
+    [
+        "QUEUE_FULL",
+        "OVERLOADED",
+        "REDIS_UNAVAILABLE",
+        "MODEL_NOT_READY",
+        "REQUEST_LOST",
+        "IDEMPOTENCY_KEY_IN_USE",
+    ],
+    1,
+)
 """Seconds in the header Retry-After, by code of the error."""
 
 
