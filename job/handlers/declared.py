@@ -1,10 +1,14 @@
 """Types of inputs and outputs as a handler declares them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from cluster_serving.job.handlers.records import Record
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.signature import DTYPES
 
 _SYNTAX = re.compile(r"(\w+)(?:\[([^\]]*)\])?")
@@ -25,6 +29,20 @@ def specs(declared: Mapping[str, str], where: str, channels: int = 3) -> list[Te
     if not isinstance(declared, Mapping):
         raise ModelError(f"{where} is {declared!r}; expected a dict of names and types")
     return [_spec(name, text, where, channels) for name, text in declared.items()]
+
+
+def nothing(outputs: Sequence[TensorSpec] | None) -> Record:
+    """Return the answer of a generator that ends a record before its first piece.
+
+    Of declared outputs, texts are empty, and arrays have no pieces. Without any, there is an empty `text`.
+    """
+    if not outputs:
+        return {"text": ""}
+    return {spec.name: "" if spec.dtype == "str" and spec.record_shape == () else _no_pieces(spec) for spec in outputs}
+
+
+def _no_pieces(spec: TensorSpec) -> Array:
+    return np.zeros((0, *(size or 0 for size in spec.record_shape or ())), spec.numpy_dtype)
 
 
 def _spec(name: object, text: object, where: str, channels: int) -> TensorSpec:

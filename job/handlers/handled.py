@@ -136,7 +136,8 @@ class HandledModel(Servable):
 
     def generate(self, records: Sequence[Record]) -> Running:
         """Begin to compute records that can share a batch (`records.groups`), in pieces."""
-        return Running(self._predict_batch(self._batch(records)), len(records), self.postprocess)
+        made = self._predict_batch(self._batch(records))
+        return Running(made, len(records), self.postprocess, declared.nothing(self._outputs))
 
     def start(self, names: Sequence[str], record: Arrays) -> StartedRecord:
         """Start to compute a record in the only model; see `Servable.start`."""

@@ -18,16 +18,22 @@ class Running:
         generator: What `predict` returned.
         count: Number of records in the batch.
         convert: Converts a piece, as `HandledModel.postprocess`.
+        nothing: The whole outputs of a record without a piece.
 
     Attributes:
         keeps: For each record, True if its pieces are kept for `whole`.
     """
 
     def __init__(
-        self, generator: Generator[Any, None, Any], count: int, convert: Callable[[Record], Record | ServingError]
+        self,
+        generator: Generator[Any, None, Any],
+        count: int,
+        convert: Callable[[Record], Record | ServingError],
+        nothing: Record,
     ) -> None:
         self._generator = generator
         self._convert = convert
+        self._nothing = nothing
         self._pieces: list[list[Record]] = [[] for _ in range(count)]
         self._returned: list[Record] | None = None
         self.keeps = [True] * count
@@ -65,7 +71,9 @@ class Running:
         if self._returned is not None:
             whole: Record | ServingError = self._piece(self._returned[index])
             return whole
-        return joined(self._pieces[index]) if self.keeps[index] else None
+        if not self.keeps[index]:
+            return None
+        return joined(self._pieces[index]) or self._nothing
 
     def close(self) -> None:
         """End the generator where it is."""

@@ -44,9 +44,9 @@ def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
     return {"index": index, "message": message, "logprobs": None, "finish_reason": reason}
 
 
-def piece(index: int, text: str, reason: str | None) -> dict[str, Any]:
-    """Return a piece of one choice."""
-    delta = {} if reason else {"role": "assistant", "content": text}
+def piece(index: int, text: str, reason: str | None, is_first: bool) -> dict[str, Any]:
+    """Return a piece of one choice; clients join the values of a field, so the first piece alone has the role."""
+    delta = {} if reason else ({"role": "assistant"} if is_first else {}) | {"content": text}
     return {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
 
 

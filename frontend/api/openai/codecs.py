@@ -100,7 +100,7 @@ class Completions(OpenAICodec[completions.CompletionRequest]):
 
     decode = staticmethod(completions.read)
     choice = staticmethod(completions.choice)
-    piece = staticmethod(completions.choice)
+    piece = staticmethod(completions.piece)
 
     def started(self, model: PublishedModel, in_pieces: bool = False) -> dict[str, Any]:
         """Return the fields that an answer begins with, and each piece of it."""

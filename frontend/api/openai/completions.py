@@ -1,6 +1,6 @@
 """Completions: the parameters of a request become inputs of the model, and its outputs choices."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,12 @@ class CompletionRequest(dataplane.DecodedRequest):
     Attributes:
         model: Name of the model; empty for the default model.
         stream: True if the client wants the choices in pieces.
+        include_usage: True if it wants the usage after the last piece.
     """
 
     model: str
     stream: bool = False
+    include_usage: bool = False
 
 
 def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> CompletionRequest:
@@ -100,7 +102,8 @@ def to_request(
     check_count("'prompt', by 'n',", len(texts) * count, min(most, MOST_STREAMS))
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
-    return CompletionRequest([one for one in encoded for _ in range(count)], model, stream)
+    choices = [one for one in encoded for _ in range(count)]
+    return CompletionRequest(choices, model, stream, _includes_usage(content.get("stream_options")))
 
 
 def model_of(content: Mapping[str, Any]) -> str:
@@ -128,17 +131,24 @@ def text_input(spec: TensorSpec, text: str) -> Array:
 
 
 def whole(answers: Sequence[Mapping[str, Any]], make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """Return the choices of complete answers, each made as `choice` does, and the usage if the model counts tokens."""
+    """Return the choices of complete answers, each made as `choice` does, and the usage."""
     choices = []
     for index, outputs in enumerate(answers):
         text, reason = of_piece(outputs)
         choices.append(make(index, text, reason or "stop"))
-    counts = [tuple(_last(outputs, f"{kind}_tokens") for kind in ("prompt", "completion")) for outputs in answers]
-    if any(None in pair for pair in counts):
-        return {"choices": choices}
-    prompt, completion = (sum(pair[at] or 0 for pair in counts) for at in (0, 1))
-    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-    return {"choices": choices, "usage": usage}
+    return {"choices": choices, "usage": usage(map(counts, answers))}
+
+
+def usage(pairs: Iterable[tuple[int | None, int | None]]) -> dict[str, int]:
+    """Return the sum of the `counts` of choices; clients rely on it, so what the model does not count is 0."""
+    prompts, completions = zip(*pairs, strict=True)
+    prompt, completion = (sum(count or 0 for count in each) for each in (prompts, completions))
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+
+
+def counts(outputs: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of prompt and completion that the outputs of a model count, each None if they do not."""
+    return _last(outputs, "prompt_tokens"), _last(outputs, "completion_tokens")
 
 
 def of_piece(outputs: Mapping[str, Any]) -> tuple[str, str]:
@@ -161,6 +171,19 @@ def of_piece(outputs: Mapping[str, Any]) -> tuple[str, str]:
 def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
     """Return one choice of a completion."""
     return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
+
+
+def piece(index: int, text: str, reason: str | None, is_first: bool) -> dict[str, Any]:
+    """Return a piece of one choice, which looks as a whole one."""
+    return choice(index, text, reason)
+
+
+def _includes_usage(options: Any) -> bool:
+    given = {} if options is None else options
+    asked = given.get("include_usage") or False if isinstance(given, dict) else None
+    if type(asked) is not bool:
+        raise InvalidInput(f"'stream_options' is {str(options)[:64]!r}; expected {{\"include_usage\": true}}")
+    return bool(asked)
 
 
 def _is_text(value: Any) -> bool:

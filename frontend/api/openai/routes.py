@@ -1,16 +1,12 @@
 """Completions and embeddings in the JSON of OpenAI's API, mapped onto the inputs and outputs of jobs."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from functools import partial
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.pieces import PieceOrRestart, Restarted
-from cluster_serving.frontend.api.openai import batches, completions
+from cluster_serving.frontend.api.openai import batches
 from cluster_serving.frontend.api.openai.codecs import (
     A,
     Chat,
@@ -18,20 +14,17 @@ from cluster_serving.frontend.api.openai.codecs import (
     Embeddings,
     OpenAICodec,
     answered,
-    error_body,
     read_request,
 )
+from cluster_serving.frontend.api.openai.streaming import CompletionStream
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.compression import compressed
-from cluster_serving.frontend.server.http.events import after_first, event
+from cluster_serving.frontend.server.http.events import after_first
 from cluster_serving.frontend.server.http.merge import merged
-from cluster_serving.frontend.server.http.responses import Written, dumps, read_body
-from cluster_serving.protocol.errors import RequestRestarted, ServingError
-
-_DONE = event(b"[DONE]")
+from cluster_serving.frontend.server.http.responses import Written, read_body
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -61,7 +54,7 @@ class _OpenAIRoutes:
         if not asked.stream:
             return await compressed(call, Written(await self._plane.answer(call, codec, model, asked)))
         pieces = merged(self._plane.streams(call, codec, model, asked))
-        return await after_first(call, _chunks(call, codec, codec.started(model, in_pieces=True), pieces))
+        return await after_first(call, CompletionStream(codec, model, asked).events(call, pieces))
 
     async def embeddings(self, request: Request) -> Response:
         call, codec = call_of(request), Embeddings()
@@ -73,38 +66,3 @@ class _OpenAIRoutes:
         body = await read_body(call, self._front.options)
         find = partial(self._plane.find, call, codec.protocol)
         return await read_request(self._front, self._plane, codec, body, find)
-
-
-async def _chunks(
-    call: HttpCall,
-    codec: Completions,
-    started: Mapping[str, Any],
-    pieces: AsyncGenerator[tuple[int, PieceOrRestart], None],
-) -> AsyncGenerator[bytes, None]:
-    """Yield the events of a completion; an error after the first piece is an event, too."""
-    texts: dict[int, str] = {}
-    reasons: dict[int, str] = {}
-    begun = False
-    try:
-        async with aclosing(pieces):
-            async for index, piece in pieces:
-                if isinstance(piece, Restarted):
-                    if texts.pop(index, ""):
-                        # Nothing in this API takes a text back.
-                        raise RequestRestarted("the completion started again after a failure; send the request again")
-                    continue
-                call.version = piece.version or ""
-                text, reason = completions.of_piece(piece.outputs)
-                reasons[index] = reason or reasons.get(index, "")
-                texts[index] = "text" if text else texts.get(index, "")
-                if text:
-                    begun = True
-                    yield event(dumps({**started, "choices": [codec.piece(index, text, None)]}))
-        for index in sorted(reasons):
-            begun = True
-            yield event(dumps({**started, "choices": [codec.piece(index, "", reasons[index] or "stop")]}))
-    except ServingError as error:
-        if not begun:
-            raise
-        yield event(dumps(error_body(error)))
-    yield _DONE

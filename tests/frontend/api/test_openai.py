@@ -64,6 +64,51 @@ def ask(serve):
         yield client
 
 
+SILENT = """
+    from cluster_serving.job.handlers import END
+
+    class Handler:
+        inputs = {"prompt": "str", "max_tokens": "int64"}
+
+        def predict(self, batch):
+            for step in range(5):
+                yield [{"text": "word ", "completion_tokens": step + 1} if step < most else END
+                       for most in batch["max_tokens"]]
+    """
+
+
+def test_an_empty_completion_is_one(redis_server, job, ask, tmp_path):
+    message = [said("user", "say nothing")]
+    with generating(redis_server.port, job, tmp_path, SILENT):
+        whole = ask.completions.create(model=job, prompt="say nothing", max_tokens=0)
+        assert (whole.choices[0].text, whole.choices[0].finish_reason) == ("", "stop")
+        chat = ask.chat.completions.create(model=job, messages=message, max_tokens=0)
+        assert (chat.choices[0].message.content, chat.choices[0].finish_reason) == ("", "stop")
+        chunks = list(ask.completions.create(model=job, prompt=["a", "b"], max_tokens=0, stream=True))
+        assert [(chunk.choices[0].index, chunk.choices[0].finish_reason) for chunk in chunks] == [
+            *((0, None), (0, "stop"), (1, None), (1, "stop"))
+        ]
+        with ask.chat.completions.stream(model=job, messages=message, max_tokens=0) as stream:
+            final = stream.get_final_completion()
+        assert (final.choices[0].message.role, final.choices[0].message.content) == ("assistant", "")
+
+
+def test_a_stream_has_its_role_once_and_its_usage_if_asked_for(redis_server, job, ask, tmp_path):
+    asked = {"model": job, "messages": [said("user", "go on")], "max_tokens": 3, "stream": True}
+    with generating(redis_server.port, job, tmp_path, SILENT):
+        chunks = list(ask.chat.completions.create(**asked, stream_options={"include_usage": True}))
+        assert [chunk.choices[0].delta.role for chunk in chunks[:-1]] == ["assistant", None, None, None]
+        assert [chunk.usage for chunk in chunks[:-1]] == [None] * 4
+        assert chunks[-1].choices == []
+        # The model does not count the tokens of the prompt.
+        usage = chunks[-1].usage
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (0, 3, 3)
+        usual = list(ask.chat.completions.create(**asked))
+        assert all(chunk.choices and "usage" not in chunk.model_fields_set for chunk in usual)
+        with pytest.raises(openai.BadRequestError, match="expected .*include_usage"):
+            ask.chat.completions.create(**asked, stream_options=True)
+
+
 def test_a_completion_comes_whole_or_in_pieces(redis_server, job, ask, tmp_path):
     with generating(redis_server.port, job, tmp_path, PARROT):
         whole = ask.completions.create(model=job, prompt="one two three four", max_tokens=3)

@@ -1,0 +1,89 @@
+"""A completion in pieces, as events that the client gets while they are made."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from cluster_serving.client.pieces import PieceOrRestart, Restarted
+from cluster_serving.frontend.api.openai import completions
+from cluster_serving.frontend.api.openai.codecs import Completions, error_body
+from cluster_serving.frontend.models.registry import PublishedModel
+from cluster_serving.frontend.server.http.call import HttpCall
+from cluster_serving.frontend.server.http.events import event
+from cluster_serving.frontend.server.http.responses import dumps
+from cluster_serving.protocol.errors import RequestRestarted, ServingError
+
+_DONE = event(b"[DONE]")
+
+
+class CompletionStream:
+    """The events of one completion: pieces of its choices, the end of each choice, and the usage if asked for."""
+
+    def __init__(self, codec: Completions, model: PublishedModel, asked: completions.CompletionRequest) -> None:
+        self._codec = codec
+        self._fields = codec.started(model, in_pieces=True)
+        if asked.include_usage:
+            # In all events but the last one there is none.
+            self._fields |= {"usage": None}
+        self._tells_usage = asked.include_usage
+        self._choices = len(asked.records)
+        self._begun: set[int] = set()
+        self._reasons: dict[int, str] = {}
+        self._counts = [(0, 0)] * self._choices
+
+    async def events(
+        self, call: HttpCall, pieces: AsyncGenerator[tuple[int, PieceOrRestart], None]
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the events; an error after the first one is an event, too.
+
+        Raises:
+            ServingError: The error of a choice, before the first event.
+        """
+        begun = False
+        try:
+            async with aclosing(pieces):
+                async for index, piece in pieces:
+                    if isinstance(piece, Restarted):
+                        self._restart(index)
+                        continue
+                    call.version = piece.version or ""
+                    if text := self._take(index, piece.outputs):
+                        begun = True
+                        yield self._event([self._piece(index, text)])
+            begun = True
+            for index in range(self._choices):
+                if index not in self._begun:
+                    yield self._event([self._piece(index, "")])
+                yield self._event([self._codec.piece(index, "", self._reasons.get(index) or "stop", False)])
+            if self._tells_usage:
+                yield event(dumps({**self._fields, "choices": [], "usage": completions.usage(self._counts)}))
+        except ServingError as error:
+            if not begun:
+                raise
+            yield event(dumps(error_body(error)))
+        yield _DONE
+
+    def _take(self, index: int, outputs: dict[str, Any]) -> str:
+        text, reason = completions.of_piece(outputs)
+        if reason:
+            self._reasons[index] = reason
+        counts = zip(completions.counts(outputs), self._counts[index], strict=True)
+        prompt, completion = (before if count is None else count for count, before in counts)
+        self._counts[index] = prompt, completion
+        return text
+
+    def _restart(self, index: int) -> None:
+        if index in self._begun:
+            # Nothing in this API takes a text back.
+            raise RequestRestarted("the completion started again after a failure; send the request again")
+        self._reasons.pop(index, None)
+
+    def _piece(self, index: int, text: str) -> dict[str, Any]:
+        is_first = index not in self._begun
+        self._begun.add(index)
+        return self._codec.piece(index, text, None, is_first)
+
+    def _event(self, choices: list[dict[str, Any]]) -> bytes:
+        return event(dumps({**self._fields, "choices": choices}))
