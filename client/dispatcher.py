@@ -110,8 +110,8 @@ class Dispatcher:
         name: Part of the reply channel's name, which Redis permissions may refer to.
         window: Seconds for which requests are gathered before they are sent; 0 sends them at once.
         window_count: Number of gathered requests that are sent before the window ends.
-        observe: Gets durations in seconds: `put` of sending requests, `get` of fetching results that were only
-            announced, and `wait` from sending a request to its result.
+        observe: Gets durations in seconds: `put` of sending requests, `get` of fetching results, or of reading those
+            that come with their announcement, and `wait` from sending a request to its result.
         channels: Further channels on which results are announced.
         retry_budget: Most seconds without Redis for which requests wait, within their timeouts; further ones then
             fail at once. Unless it is 0, requests that Redis has lost are sent again.
@@ -443,6 +443,7 @@ class Dispatcher:
             self._look(self._pending)
             return
         announced = []
+        arrived = False
         now = time.perf_counter()
         for name, fields in replies_in(message).items():
             pending = self._pending.get(name)
@@ -451,8 +452,11 @@ class Dispatcher:
             if fields:
                 self._to_fetch.pop(name, None)
                 self._resolve(pending, fields, now)
+                arrived = True
             else:
                 announced.append(name)
+        if arrived:
+            self._observe("get", time.perf_counter() - now)
         self._look(announced)
 
     def _resolve(self, pending: Pending, fields: Fields, now: float) -> None:

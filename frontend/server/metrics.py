@@ -63,7 +63,7 @@ class Metrics:
         instances = histogram("instances", "Instances in a request.", ("model", "protocol"), _INSTANCES)
         redis = histogram(
             "redis_seconds",
-            "Seconds for sending requests (put), fetching results (get), and from the one to the other (wait).",
+            "Seconds for sending requests (put), for reading results (get), and from the one to the other (wait).",
             ("step",),
             _SECONDS,
         )
