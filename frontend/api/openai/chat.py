@@ -15,48 +15,69 @@ _MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
 def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> completions.CompletionRequest:
     """Read a request; see `completions.read`.
 
-    A model with the input `messages` gets all messages as JSON. Any other gets the text of the user's message, and that
-    of the system's message as the input `system`, if it has that.
+    A model with the input `messages` gets all messages as JSON, as the client sent them. Any other gets the text of the
+    user's message, and that of the system's message as the input `system`, if it has that.
 
     Raises:
         InvalidInput: If there are several messages of users or assistants, and the model takes one text.
     """
     content = dict(parse(body))
-    messages = _messages(content.pop(_MESSAGES, None))
-    if content.pop("response_format", None) not in (None, {"type": "text"}):
-        raise InvalidInput("'response_format' has another type than 'text'")
+    given = _checked_list(content.pop(_MESSAGES, None))
     if (most_tokens := content.pop("max_completion_tokens", None)) is not None:
         content["max_tokens"] = most_tokens
     report = described.get(completions.model_of(content))
     if report is None:
         return completions.CompletionRequest((), completions.model_of(content))
     specs = {spec.name: spec for spec in report.inputs}
+    takes_all = _MESSAGES in specs
+    if not takes_all or _SYSTEM in specs:
+        messages = [
+            {"role": message["role"], "content": _content(index, message.get("content"))}
+            for index, message in enumerate(given)
+        ]
     if _SYSTEM in specs:
         content[_SYSTEM] = _text_of(messages, _SYSTEM)
-    takes_all = _MESSAGES in specs
-    content["prompt"] = json.dumps(messages) if takes_all else _turn(messages)
+    content["prompt"] = json.dumps(given) if takes_all else _turn(messages)
     return completions.to_request(content, most, report, specs[_MESSAGES] if takes_all else None)
 
 
-def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
-    """Return one choice of a chat completion."""
-    message = {"role": "assistant", "content": text, "refusal": None}
+def choice(index: int, said: completions.Said, reason: str | None) -> dict[str, Any]:
+    """Return one choice of a chat completion; a message of calls has no text."""
+    message: dict[str, Any] = {"role": "assistant", "content": said.text, "refusal": None}
+    if said.tool_calls:
+        message |= {"content": said.text or None, "tool_calls": _joined(said.tool_calls)}
     return {"index": index, "message": message, "logprobs": None, "finish_reason": reason}
 
 
-def piece(index: int, text: str, reason: str | None, is_first: bool) -> dict[str, Any]:
+def _joined(calls: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return whole calls of pieces: those of one `index` are one call, whose arguments are joined."""
+    whole: dict[Any, dict[str, Any]] = {}
+    for position, call in enumerate(calls):
+        fields = {name: value for name, value in call.items() if name != "index"}
+        first = whole.setdefault(call.get("index", f"alone {position}"), fields)
+        if first is not fields:
+            more = fields.get("function", {}).get("arguments", "")
+            function = first.get("function", {})
+            first["function"] = {**function, "arguments": function.get("arguments", "") + more}
+    return [*whole.values()]
+
+
+def piece(index: int, said: completions.Said, reason: str | None, is_first: bool) -> dict[str, Any]:
     """Return a piece of one choice; clients join the values of a field, so the first piece alone has the role."""
-    delta = {} if reason else ({"role": "assistant"} if is_first else {}) | {"content": text}
+    delta: dict[str, Any] = {"role": "assistant"} if is_first else {}
+    if said.tool_calls:
+        delta["tool_calls"] = said.tool_calls
+    if said.text or (is_first and not said.tool_calls):
+        delta["content"] = said.text
     return {"index": index, "delta": delta, "logprobs": None, "finish_reason": reason}
 
 
-def _messages(given: Any) -> list[dict[str, str]]:
+def _checked_list(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not given or not all(isinstance(message, dict) for message in given):
         raise InvalidInput('\'messages\' is not a list; expected [{"role": "user", "content": "…"}, …]')
-    return [
-        {"role": _checked(index, "role", message.get("role")), "content": _content(index, message.get("content"))}
-        for index, message in enumerate(given)
-    ]
+    for index, message in enumerate(given):
+        _checked(index, "role", message.get("role"))
+    return given
 
 
 def _content(index: int, content: Any) -> str:

@@ -1,8 +1,9 @@
 """Completions: the parameters of a request become inputs of the model, and its outputs choices."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +33,20 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Parameters of OpenAI's API that a model may take as inputs of these names, and their values if they are not sent."""
 
+NEUTRAL: Mapping[str, Sequence[Any]] = {
+    "functions": ([],),
+    "function_call": ("none", "auto"),
+    "metadata": ({},),
+    "modalities": (["text"],),
+    "parallel_tool_calls": (True, False),
+    "response_format": ({"type": "text"},),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "tool_choice": ("none", "auto"),
+    "tools": ([],),
+}
+"""Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
+
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
 
 
@@ -54,8 +69,8 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     """Read a request; `described` has the report of each model by name, the empty name is the default model's.
 
     The prompt is the input `prompt`, or else the only text that the model takes. Each other parameter is the input of
-    its name. A parameter of OpenAI's API that the model does not take is left out, and one that the client does not
-    send has the default of that API.
+    its name; a list or an object is JSON for an input that is one text. A parameter of OpenAI's API that the model does
+    not take is left out, and one that the client does not send has the default of that API.
 
     Raises:
         InvalidInput: If the model takes no text, a parameter is unknown, or a value does not fit.
@@ -74,7 +89,10 @@ def to_request(
     model = model_of(content)
     specs = {spec.name: spec for spec in report.inputs}
     prompt = prompt or prompt_of(report)
-    unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - specs.keys())
+    for name in sorted(NEUTRAL.keys() & content.keys() - specs.keys()):
+        if content[name] is not None and content[name] not in NEUTRAL[name]:
+            raise InvalidInput(f"the model has no input {name!r}, and cannot take {str(content[name])[:64]}")
+    unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - NEUTRAL.keys() - specs.keys())
     if unknown:
         raise InvalidInput(
             f"there is no parameter {unknown[0][:64]!r}; besides those of OpenAI's API the model takes "
@@ -86,7 +104,7 @@ def to_request(
             continue
         value = content.get(name)
         if value is None:
-            value = DEFAULTS.get(name)
+            value = "" if name in NEUTRAL and spec.dtype == "str" else DEFAULTS.get(name)
         if value is None:
             raise InvalidInput(f"{name!r} is missing; the model expects {spec}")
         shared[name] = _value(name, value, spec)
@@ -116,7 +134,9 @@ def model_of(content: Mapping[str, Any]) -> str:
 
 def prompt_of(report: SlotReport) -> TensorSpec:
     """Return the input of a model that takes the text of a request."""
-    texts = [spec for spec in report.inputs if spec.dtype == "str"]
+    texts = [
+        spec for spec in report.inputs if spec.dtype == "str" and spec.name not in DEFAULTS.keys() | NEUTRAL.keys()
+    ]
     named = [spec for spec in texts if spec.name in ("prompt", "text", "input")]
     found = named or texts
     if len(found) != 1:
@@ -134,8 +154,8 @@ def whole(answers: Sequence[Mapping[str, Any]], make: Callable[..., dict[str, An
     """Return the choices of complete answers, each made as `choice` does, and the usage."""
     choices = []
     for index, outputs in enumerate(answers):
-        text, reason = of_piece(outputs)
-        choices.append(make(index, text, reason or "stop"))
+        said = of_piece(outputs)
+        choices.append(make(index, said, said.reason or ("tool_calls" if said.tool_calls else "stop")))
     return {"choices": choices, "usage": usage(map(counts, answers))}
 
 
@@ -151,31 +171,45 @@ def counts(outputs: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return _last(outputs, "prompt_tokens"), _last(outputs, "completion_tokens")
 
 
-def of_piece(outputs: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the text and the finish reason in the outputs of a model, each empty if there is none.
+class Said(NamedTuple):
+    """What an answer, or a piece of it, says; each empty if it does not."""
 
-    The text is the output `text`, or else the only text beside `finish_reason`.
+    text: str = ""
+    reason: str = ""
+    tool_calls: Sequence[Any] = ()
+
+
+def of_piece(outputs: Mapping[str, Any]) -> Said:
+    """Return what the outputs of a model say.
+
+    The text is the output `text`, or else the only text beside `finish_reason`; the calls are the output `tool_calls`.
 
     Raises:
         InvalidInput: If the outputs have no text.
     """
     texts = {name: value.item() for name, value in outputs.items() if _is_text(value)}
     reason = texts.pop("finish_reason", "")
+    calls = outputs.get("tool_calls")
+    calls = calls.item() if isinstance(calls, np.ndarray) and calls.ndim == 0 else ()
+    # Of an answer in pieces, the whole has a list of their lists.
+    calls = [call for part in calls or () for call in (part if isinstance(part, list) else [part])]
+    if not all(isinstance(call, dict) for call in calls):
+        raise InvalidInput("the model gives an output 'tool_calls' that is not a list of objects")
     if "text" in texts:
-        return texts["text"], reason
-    if len(texts) > 1 or (not texts and not reason):
+        texts = {"text": texts["text"]}
+    if len(texts) > 1 or not (texts or reason or calls):
         raise InvalidInput(f"the model gives the outputs {', '.join(outputs)}; expected one text, named 'text'")
-    return "".join(texts.values()), reason
+    return Said("".join(texts.values()), reason, calls)
 
 
-def choice(index: int, text: str, reason: str | None) -> dict[str, Any]:
+def choice(index: int, said: Said, reason: str | None) -> dict[str, Any]:
     """Return one choice of a completion."""
-    return {"index": index, "text": text, "logprobs": None, "finish_reason": reason}
+    return {"index": index, "text": said.text, "logprobs": None, "finish_reason": reason}
 
 
-def piece(index: int, text: str, reason: str | None, is_first: bool) -> dict[str, Any]:
+def piece(index: int, said: Said, reason: str | None, is_first: bool) -> dict[str, Any]:
     """Return a piece of one choice, which looks as a whole one."""
-    return choice(index, text, reason)
+    return choice(index, said, reason)
 
 
 def _includes_usage(options: Any) -> bool:
@@ -196,8 +230,15 @@ def _last(outputs: Mapping[str, Any], name: str) -> int | None:
     return None if value is None or not np.size(value) else int(np.ravel(value)[-1])
 
 
+def _is_document(value: Any) -> bool:
+    """Return True for an object, and for a list of anything but texts."""
+    return isinstance(value, dict) or (isinstance(value, list) and not all(isinstance(one, str) for one in value))
+
+
 def _value(name: str, value: Any, spec: TensorSpec) -> Input:
     if spec.dtype == "str":
+        if spec.record_shape == () and _is_document(value):
+            return text_input(spec, json.dumps(value) if value else "")
         texts = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise InvalidInput(f"{name!r} is not a text; the model expects {spec}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -15,6 +15,7 @@ from cluster_serving.frontend.server.http.events import event
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
 
+NOTHING = completions.Said()
 _DONE = event(b"[DONE]")
 
 
@@ -49,14 +50,15 @@ class CompletionStream:
                         self._restart(index)
                         continue
                     call.version = piece.version or ""
-                    if text := self._take(index, piece.outputs):
+                    said = self._take(index, piece.outputs)
+                    if said.text or said.tool_calls:
                         begun = True
-                        yield self._event([self._piece(index, text)])
+                        yield self._event([self._piece(index, said)])
             begun = True
             for index in range(self._choices):
                 if index not in self._begun:
-                    yield self._event([self._piece(index, "")])
-                yield self._event([self._codec.piece(index, "", self._reasons.get(index) or "stop", False)])
+                    yield self._event([self._piece(index, NOTHING)])
+                yield self._event([self._codec.piece(index, NOTHING, self._reasons.get(index, "stop"), False)])
             if self._tells_usage:
                 yield event(dumps({**self._fields, "choices": [], "usage": completions.usage(self._counts)}))
         except ServingError as error:
@@ -65,14 +67,14 @@ class CompletionStream:
             yield event(dumps(error_body(error)))
         yield _DONE
 
-    def _take(self, index: int, outputs: dict[str, Any]) -> str:
-        text, reason = completions.of_piece(outputs)
-        if reason:
-            self._reasons[index] = reason
+    def _take(self, index: int, outputs: Mapping[str, Any]) -> completions.Said:
+        said = completions.of_piece(outputs)
+        if said.reason or said.tool_calls:
+            self._reasons[index] = said.reason or "tool_calls"
         counts = zip(completions.counts(outputs), self._counts[index], strict=True)
         prompt, completion = (before if count is None else count for count, before in counts)
         self._counts[index] = prompt, completion
-        return text
+        return said
 
     def _restart(self, index: int) -> None:
         if index in self._begun:
@@ -80,10 +82,10 @@ class CompletionStream:
             raise RequestRestarted("the completion started again after a failure; send the request again")
         self._reasons.pop(index, None)
 
-    def _piece(self, index: int, text: str) -> dict[str, Any]:
+    def _piece(self, index: int, said: completions.Said) -> dict[str, Any]:
         is_first = index not in self._begun
         self._begun.add(index)
-        return self._codec.piece(index, text, None, is_first)
+        return self._codec.piece(index, said, None, is_first)
 
     def _event(self, choices: list[dict[str, Any]]) -> bytes:
         return event(dumps({**self._fields, "choices": choices}))

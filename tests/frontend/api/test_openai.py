@@ -93,6 +93,70 @@ def test_an_empty_completion_is_one(redis_server, job, ask, tmp_path):
         assert (final.choices[0].message.role, final.choices[0].message.content) == ("assistant", "")
 
 
+CALLER = """
+    import json
+
+    class Handler:
+        inputs = {"messages": "str", "tools": "str", "response_format": "str", "stop": "str[?]"}
+
+        def predict(self, batch):
+            for step in range(2):
+                yield [self.piece(step, *record) for record in zip(batch["messages"], batch["tools"], batch["stop"])]
+
+        def piece(self, step, messages, tools, stop):
+            messages = json.loads(messages)
+            if not tools:
+                return {"text": f"{messages[-1]['content']} {len(stop)} "}
+            text = json.dumps(messages)
+            if step:
+                return {"tool_calls": [{"index": 0, "function": {"arguments": text[9:]}}]}
+            (tool,) = json.loads(tools)
+            call = {"name": tool["function"]["name"], "arguments": text[:9]}
+            return {"tool_calls": [{"index": 0, "id": "call-1", "type": "function", "function": call}]}
+    """
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+HISTORY = [
+    {
+        "role": "user",
+        "content": [{"type": "text", "text": "and"}, {"type": "image_url", "image_url": {"url": "data:,"}}],
+    },
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "call-0", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "call-0", "content": "rain", "name": "weather"},
+]
+
+
+def test_a_chat_gets_all_of_the_messages_and_calls_tools(redis_server, job, ask, tmp_path):
+    asked = {"model": job, "messages": HISTORY, "tools": [TOOL], "tool_choice": "auto"}
+    with generating(redis_server.port, job, tmp_path, CALLER):
+        choice = ask.chat.completions.create(**asked).choices[0]
+        (call,) = choice.message.tool_calls
+        assert (choice.finish_reason, choice.message.content, call.id) == ("tool_calls", None, "call-1")
+        assert (call.function.name, json.loads(call.function.arguments)) == ("weather", HISTORY)
+        with ask.chat.completions.stream(**asked) as stream:
+            (streamed,) = stream.get_final_completion().choices
+        assert streamed.finish_reason == "tool_calls"
+        (call,) = streamed.message.tool_calls
+        assert json.loads(call.function.arguments) == HISTORY
+        whole = ask.chat.completions.create(model=job, messages=HISTORY, tools=[], stop=["a", "b"], store=False)
+        assert (whole.choices[0].message.content, whole.choices[0].message.tool_calls) == ("rain 2 rain 2 ", None)
+        with pytest.raises(openai.BadRequestError, match=r"messages\[1\].role is not a text"):
+            ask.chat.completions.create(model=job, messages=[HISTORY[0], {"content": "x"}])
+
+
+def test_a_model_without_tools_refuses_them_and_takes_what_asks_for_nothing(redis_server, job, ask, tmp_path):
+    neutral = {"tools": [], "tool_choice": "none", "store": False, "response_format": {"type": "text"}, "user": "me"}
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        chat = ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body=neutral)
+        assert chat.choices[0].message.content == "one "
+        for name, value in {"tools": [TOOL], "response_format": {"type": "json_object"}}.items():
+            with pytest.raises(openai.BadRequestError, match=f"the model has no input '{name}'"):
+                ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body={name: value})
+
+
 def test_a_stream_has_its_role_once_and_its_usage_if_asked_for(redis_server, job, ask, tmp_path):
     asked = {"model": job, "messages": [said("user", "go on")], "max_tokens": 3, "stream": True}
     with generating(redis_server.port, job, tmp_path, SILENT):
@@ -143,7 +207,7 @@ def test_a_model_of_one_text_answers_the_message_of_the_user(redis_server, job, 
         ):
             with pytest.raises(openai.BadRequestError, match=message):
                 create(model=job, messages=wrong)
-        with pytest.raises(openai.BadRequestError, match="'response_format' has another type"):
+        with pytest.raises(openai.BadRequestError, match="the model has no input 'response_format'"):
             create(model=job, messages=messages, response_format={"type": "json_object"})
 
 
