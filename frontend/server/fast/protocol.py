@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -35,6 +36,7 @@ class _LimitedProtocol(HttpToolsProtocol):
     closed: Callable[[], None]
     header_cache: HeaderCache
     draining = False
+    _served: RequestResponseCycle | None = None
     _timer: asyncio.TimerHandle | None = None
     _reader_timer: asyncio.TimerHandle | None = None
     _read = (0, 0)
@@ -61,7 +63,13 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._reader_timer is not None:
             self._reader_timer.cancel()
         super().connection_lost(exc)
-        cycle.disconnected(self.cycle)
+        # uvicorn tells the request that came last alone, which with pipelined ones is not the one that is served.
+        for lost in filter(None, {self._served, self.cycle}):
+            if not lost.response_complete:
+                lost.disconnected = True
+            lost.message_event.set()
+            cycle.disconnected(lost)
+        self.pipeline.clear()
         self.closed()
 
     def data_received(self, data: bytes) -> None:
@@ -131,6 +139,10 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(_MALFORMED)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _is_free(self) -> bool:
         """Return True if a request can be served at once, which the limits that change allow."""
