@@ -129,6 +129,11 @@ class PublishedModel:
             report.state not in _NOT_WANTED and (report.state != "failed" or report.engine) for report in self.reports
         )
 
+    @property
+    def is_ended(self) -> bool:
+        """True if the model's job was stopped, or unloaded its model."""
+        return bool(self.reports) and all(report.state in _NOT_WANTED for report in self.reports)
+
     @cached_property
     def state(self) -> str:
         """`ready`, `loading`, `failed`, `stopped`, `unloaded`, or `unknown` if no slot has ever reported."""
@@ -243,8 +248,8 @@ class ModelRegistry:
     async def required(self) -> list[PublishedModel]:
         """Return the models without which this front end is not ready.
 
-        They are those of `required`; or those of `jobs` or `servables`; or `default` and all whose jobs were started
-        and not stopped since.
+        They are those of `required`; or those of `jobs` or `servables`; or all whose jobs were started and not stopped
+        since, and `default`, unless it was stopped or unloaded while others serve.
         """
         models = [model for model in await self.versions() if not model.canary]
         if self._required:
@@ -256,7 +261,8 @@ class ModelRegistry:
         wanted = {model.name: model for model in models if model.is_wanted}
         if self._default or not wanted:
             default = await self.model()
-            wanted[default.name] = default
+            if not (wanted and default.is_ended):
+                wanted[default.name] = default
         return list(wanted.values())
 
     def _default_name(self) -> str:

@@ -12,6 +12,7 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, JobKeys
+from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
 
 MANY = 300
@@ -177,6 +178,32 @@ def test_among_several_jobs_the_one_that_runs_is_the_default_and_those_that_run_
     assert asyncio.run(look()) == (DEFAULT_JOB, [])
     db.srem(JOBS_KEY, *names)
     db.delete(*(JobKeys(name).slots() for name in names))
+
+
+@pytest.mark.parametrize("ended", ["stopped", UNLOADED])
+def test_a_default_model_that_was_ended_is_not_missed_while_others_serve(redis_server, db, job, ended):
+    other = f"{job}-other"
+
+    def report(name, state):
+        db.sadd(JOBS_KEY, name)
+        db.hset(JobKeys(name).slots(), "0", SlotReport("1", state, engine="Echo").to_json())
+
+    async def required():
+        dispatch = Dispatch(redis_server.url)
+        found = await ModelRegistry(dispatch, default=job).required()
+        await dispatch.close()
+        return sorted(model.name for model in found)
+
+    report(job, "ready")
+    report(other, "ready")
+    assert asyncio.run(required()) == [job, other]
+    report(job, ended)
+    assert asyncio.run(required()) == [other]
+    report(other, ended)
+    # Nothing serves: the front end is not ready, because of its own model.
+    assert asyncio.run(required()) == [job]
+    db.srem(JOBS_KEY, other)
+    db.delete(JobKeys(other).slots())
 
 
 def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job):
