@@ -14,7 +14,7 @@ from cluster_serving.client.convert import to_inputs
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
-from cluster_serving.protocol.slots import TensorSpec, at_once, read_reports
+from cluster_serving.protocol.slots import TensorSpec, at_once, matched, read_reports
 
 _KNOWN_S = 10.0
 """Seconds for which it is known what the inputs of a job are."""
@@ -53,10 +53,7 @@ class TextInputs:
 
     def applied(self, values: Mapping[str, object]) -> Mapping[str, object]:
         """Return the values with arrays in place of the texts that are for inputs of texts."""
-        by_name = {spec.name: spec for spec in self._specs}
-        if not values.keys() & by_name.keys():
-            # As the job does: by position, if no name is the model's.
-            by_name = dict(zip(values, self._specs))
+        by_name = matched(values, self._specs)
         texts = {
             name: np.array(value, object)
             for name, value in values.items()

@@ -75,6 +75,7 @@ class ModelOptions:
         input_shapes: Shapes of one record's inputs, for models without shapes (TorchScript); empty if unknown.
         whole_inputs: True if a record has the whole tensors of the model, or the names of the inputs of which it has;
             False if every input has a batch. None: symbols and calls tell.
+        missing_value: Number that stands for a missing one in a table, beside NaN; None if none does.
         allow_pickle: Load PyTorch pickles, which may run any code.
         encrypted: The files are encrypted (see `job.models.encryption`).
         handler: Class of a handler, as "module:Class"; empty for that of `handler.py` in the folder, if there is one;
@@ -100,6 +101,7 @@ class ModelOptions:
     outputs: tuple[str, ...] = ()
     input_shapes: tuple[tuple[int, ...], ...] = ()
     whole_inputs: bool | tuple[str, ...] | None = None
+    missing_value: float | None = None
     allow_pickle: bool = False
     encrypted: bool = False
     handler: str = ""

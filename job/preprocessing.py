@@ -12,7 +12,7 @@ from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.sparse import indices_of
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
-from cluster_serving.protocol.slots import TensorSpec, filled, fits, type_text
+from cluster_serving.protocol.slots import TensorSpec, filled, fits, matched, type_text
 
 _MAX_NAMED = 32
 
@@ -21,7 +21,8 @@ class Preprocessor:
     """Preprocessing for one model.
 
     Inputs are matched by name if the request has exactly the names of the model's inputs, and by position, as in the
-    original, if it has none of them; a part of them is an error, such as a misspelled name. Dtypes are converted only
+    original, if it has none of them; a part of them is an error, such as a misspelled name. Columns of a table are
+    matched by name alone (`slots.matched`). Dtypes are converted only
     if no value changes its meaning: see `prepare`.
 
     Args:
@@ -46,6 +47,8 @@ class Preprocessor:
         keeps_bytes: bool = True,
     ) -> None:
         self._rules = [_Rule(spec, layout, image, already_batched, keeps_bytes) for spec in inputs]
+        self._specs = inputs
+        self._in_columns = any(spec.column for spec in inputs)
         self.names = [spec.name for spec in inputs]
         self._names = frozenset(self.names)
         self._folded = {name.casefold() for name in self._names}
@@ -73,9 +76,10 @@ class Preprocessor:
                 f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
         if self._is_misspelled(record):
+            rule = "" if self._in_columns else "; other names are taken, by position, only if none is the model's"
             raise InvalidInput(
-                f"the request has the inputs {', '.join(map(repr, record))}; the model expects "
-                f"{', '.join(map(str, self._rules))}; other names are taken, by position, only if none is the model's"
+                f"the request has the inputs {', '.join(map(repr, islice(record, _MAX_NAMED)))}; the model expects "
+                f"{', '.join(map(str, self._rules))}{rule}"
             )
         names = self._order(record)
         arrays = [rule.apply(name, record[name]) for rule, name in zip(self._rules, names, strict=True)]
@@ -105,7 +109,7 @@ class Preprocessor:
 
         Images, and inputs of an unknown rank, do not count.
         """
-        if len(record) != len(self._rules):
+        if len(record) != len(self._rules) or (self._in_columns and self._is_misspelled(record)):
             return set()
         pairs = zip(self._rules, map(record.__getitem__, self._order(record)), strict=True)
         return {
@@ -116,13 +120,22 @@ class Preprocessor:
 
     def _is_misspelled(self, record: Mapping[str, Input]) -> bool:
         """Return True if some names of a record are the model's, or all but for their case; and others are not."""
-        if len(record) == 1 or record.keys() == self._names:
+        if record.keys() == self._names:
+            return False
+        if self._in_columns:
+            return not matched(record, self._specs)
+        if len(record) == 1:
             return False
         return not self._names.isdisjoint(record) or self._folded == {name.casefold() for name in record}
 
     def _order(self, record: Mapping[str, Input]) -> list[str]:
         """Return the names of a record's inputs in the order of the model's inputs."""
-        return self.names if record.keys() == self._names else list(record)
+        if record.keys() == self._names:
+            return self.names
+        if not self._in_columns:
+            return list(record)
+        names = {spec.name: name for name, spec in matched(record, self._specs).items()}
+        return [names[name] for name in self.names]
 
 
 class _Rule:
@@ -140,6 +153,7 @@ class _Rule:
         self._dtype = spec.numpy_dtype
         self._computed = np.dtype(spec.computed) if spec.computed else None
         self._is_text = spec.dtype == "str"
+        self._takes_codes = spec.column == "codes"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
         self._images = ImageInput(spec, layout, image, keeps_bytes, self._text)
 
@@ -201,6 +215,8 @@ class _Rule:
             if (self._is_text or self._dtype is None) and all(isinstance(item, str) for item in array.flat):
                 return array.astype(object, copy=False)
             raise self._refused(name, array.dtype, array.shape)
+        if self._takes_codes and array.dtype.kind in "iu":
+            return array.astype(str).astype(object)
         if self._is_text:
             if not array.size:
                 # An empty list has no dtype.

@@ -6,8 +6,9 @@ answered. The launcher waits for the reports; front ends read them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ HEARTBEAT_S = 3.0
 SILENT_AFTER_S = 15.0
 """Seconds without a heartbeat after which a slot that had loaded its model counts as silent: its process is gone."""
 
+_WHITE = re.compile(r"\s")
+
 _STATES = ("ready", "loading", "failed", "silent", "stopped")
 
 
@@ -36,12 +39,15 @@ class TensorSpec:
         dtype: numpy name such as "float32"; "str" for a tensor of strings; "" if unknown.
         shape: Shape with the batch dimension; None for a dimension of any size, None as a whole if unknown.
         computed: Narrower dtype in which the engine computes an input; empty if it is `dtype`.
+        column: `yes` for a column of a table, which is found by its name alone; `codes` for one of texts that are names
+            of categories, and a whole number stands for its text. Empty for any other tensor.
     """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...] | None
     computed: str = ""
+    column: str = ""
 
     @property
     def record_shape(self) -> tuple[int | None, ...] | None:
@@ -58,6 +64,24 @@ class TensorSpec:
 
     def __str__(self) -> str:
         return f"{self.name}: {type_text(self.dtype, self.shape)}"
+
+
+def matched(names: Collection[str], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
+    """Return the input of the model for each name of a request; empty if the names do not tell the inputs.
+
+    Inputs are matched by name, and by position if no name is the model's. Columns of a table are never matched by
+    position, but with any white space in place of their underscores, which LightGBM writes for it.
+    """
+    by_name = {spec.name: spec for spec in specs}
+    if by_name.keys() == set(names):
+        return by_name
+    if any(spec.column for spec in specs):
+        written = {name: _WHITE.sub("_", name) for name in names}
+        found = {name: by_name[column] for name, column in written.items() if column in by_name}
+        return found if len({*written.values()}) == len(found) == len(specs) else {}
+    if len(names) != len(specs) or (len(specs) > 1 and not by_name.keys().isdisjoint(names)):
+        return {}
+    return dict(zip(names, specs))
 
 
 def filled(shape: Sequence[int], expected: Sequence[int | None] | None) -> tuple[int, ...]:
@@ -211,4 +235,5 @@ def slot_states(reports: Iterable[SlotReport]) -> dict[str, int]:
 
 def _spec(raw: Mapping[str, Any]) -> TensorSpec:
     shape = raw["shape"]
-    return TensorSpec(raw["name"], raw["dtype"], None if shape is None else tuple(shape), raw.get("computed", ""))
+    rest = raw.get("computed", ""), raw.get("column", "")
+    return TensorSpec(raw["name"], raw["dtype"], None if shape is None else tuple(shape), *rest)

@@ -93,7 +93,7 @@ def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
     model.device = options.device
     if model.device != CPU:
         model.tolerance = max(model.tolerance, ROUGH)
-    if problem := _problem(model):
+    if problem := _problem(model) or _not_a_table(model, options):
         model.close()
         raise ModelError(f"the model {files.paths[0]} cannot be served: {problem}")
     return model
@@ -129,6 +129,12 @@ def _problem(model: Model) -> str | None:
         remedy = f"; outputs: [{rest}] in config.yaml serves the rest" if rest else ""
         return f"output {others[0].name!r} is of type {others[0].dtype}, which has no counterpart in numpy{remedy}"
     return None
+
+
+def _not_a_table(model: Model, options: ModelOptions) -> str | None:
+    if options.missing_value is None or model.takes_missing:
+        return None
+    return f"missingValue is for models of tables, and {model.describe()}"
 
 
 def _has_counterpart(spec: TensorSpec) -> bool:

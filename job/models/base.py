@@ -15,7 +15,7 @@ import numpy as np
 from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.counts import Counts
-from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
 
@@ -70,6 +70,7 @@ class Model(ABC):
             checks them by itself, or the axes are proven.
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
+        takes_missing: True if the model computes tables, in which a number may stand for a missing one.
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
         device: Device that computes, as `devices.Reported` names it; set by `load_model`.
@@ -84,6 +85,7 @@ class Model(ABC):
     fits: Callable[[Sequence[Array]], bool] | None = None
     tolerance: float = 1e-3
     overlaps: bool = False
+    takes_missing: bool = False
     padded: frozenset[str] = frozenset()
     device: str = CPU
     untried: str = ""
@@ -105,6 +107,7 @@ class Model(ABC):
 
         Raises:
             InferenceFailed: If the engine fails.
+            InvalidInput: If a value is none that the model knows, such as another category.
             ModelError: If an output named in the options does not exist, where only a call can tell.
         """
         for spec, array in zip(self.inputs, inputs, strict=True):
@@ -134,7 +137,7 @@ class Model(ABC):
         """Convert an engine's exception to `InferenceFailed` with the engine and the expected inputs."""
         try:
             yield
-        except ModelError:
+        except (ModelError, InvalidInput):
             raise
         except Exception as error:
             raise InferenceFailed(f"{self.engine} failed: {cause(error)}; {self.describe()}") from error
@@ -148,7 +151,7 @@ class Model(ABC):
         Raises:
             InferenceFailed: If the model cannot compute zeros, although no size or text was guessed.
         """
-        inputs = dummy_inputs(self.inputs, batch)
+        inputs = self.sample(batch)
         if inputs is None:
             self.untried = "its inputs are not known"
             return None
@@ -160,6 +163,10 @@ class Model(ABC):
                 self.untried = str(error)
                 return None
             raise
+
+    def sample(self, batch: int | None) -> list[Array] | None:
+        """Return inputs for `warm_up`: zeros; None if too little is known about the inputs."""
+        return dummy_inputs(self.inputs, batch)
 
     @property
     def guesses(self) -> bool:

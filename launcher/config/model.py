@@ -180,6 +180,13 @@ class Config(Settings):
         "these inputs have no batch. false: each input has one. Empty: symbols of the model, such as batch, "
         "and calls tell.",
     )
+    missing_value: float | None = key(
+        None,
+        "a number, or empty",
+        "Number that stands for a missing value in the columns of a table, beside null and NaN: `missing` of the "
+        "classes of XGBoost, which their files do not hold.",
+        allow_inf_nan=False,
+    )
     input_already_batched: bool = key(
         False,
         _SWITCH,

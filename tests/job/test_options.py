@@ -18,6 +18,7 @@ OPTIONS = JobOptions(
         ("b", "c"),
         ((1, 2), ()),
         ("x",),
+        -999.0,
         True,
         True,
         "handler:A",

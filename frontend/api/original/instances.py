@@ -17,7 +17,7 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.floats import encode_floats, pack_floats
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input
 from cluster_serving.protocol.original.json import to_input
-from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled, matched
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode
 
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
@@ -112,7 +112,7 @@ def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns |
         if not names or not all([isinstance(row, dict) and tuple(row) == names for row in instances]):
             return None
         named = [(name, [row[name] for row in instances]) for name in names]
-    expected = _expected(dict(named), specs)
+    expected = matched(dict(named), specs)
     arrays: dict[str, Array | Images] = {}
     for name, values in named:
         array = _column(values, expected[name]) if name in expected else None
@@ -165,7 +165,7 @@ def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: boo
         row = _named(index, instance, specs)
     except InvalidInput as error:
         return error
-    expected = _expected(row, specs)
+    expected = matched(row, specs)
     if all(spec.dtype in _FLOATS for spec in expected.values()):
         lists = {name: [value] for name, value in row.items() if isinstance(value, list)} if batched else row
         known = bool(expected) and all(spec.dtype for spec in expected.values())
@@ -192,11 +192,3 @@ def _named(index: int, instance: Any, specs: Sequence[TensorSpec]) -> dict[str, 
         return {specs[0].name: instance}
     of_model = f"; the model expects {', '.join(map(str, specs))}" if specs else ""
     raise InvalidInput(f'instances[{index}] is {kind_of(instance)}; expected {{"name": value, …}}{of_model}')
-
-
-def _expected(instance: Mapping[str, Any], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
-    """Return the input of the model for each name of the instance, by name, or else by position."""
-    by_name = {spec.name: spec for spec in specs}
-    if by_name.keys() == instance.keys():
-        return by_name
-    return dict(zip(instance, specs, strict=True)) if len(instance) == len(specs) else {}

@@ -123,6 +123,10 @@ class BatchedModel(Wrapper):
         careful = self._careful and (self.device != CPU or any(map(_has_indices, self._raw_inputs)))
         return self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])
 
+    def sample(self, batch: int | None) -> list[Array] | None:
+        """See `Model.sample`; only a model of tables knows its values."""
+        return self._model.sample(batch) if self._model.takes_missing else super().sample(batch)
+
     def warm_up(self, batch: int | None) -> list[Array] | None:
         """See `Model.warm_up`; zeros need not be a possible request, where others were computed."""
         if () not in self._axes:

@@ -19,15 +19,17 @@ _CLASSIFIED = {LABEL: "Class", PROBABILITIES: "Probability"}
 
 
 class CatBoostModel(TabularModel):
-    """A model whose answers are those of `CatBoostClassifier` and `CatBoostRegressor`.
+    """A model whose answers are those of `CatBoostClassifier`, or else of `CatBoostRegressor`.
 
-    NaN is a missing number. Categories are texts; with one of them each feature is an input of its own.
+    NaN is a missing number. Categories are texts, or whole numbers that stand for them; with one of them each feature
+    is an input of its own.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         path = files.paths[0]
-        model = catboost.CatBoost()
+        # Its answers follow the loss: for Poisson, say, they are counts, and those of the base class logarithms.
+        model = catboost.CatBoostRegressor()
         try:
             model.load_model(str(path))
         except catboost.CatBoostError as error:
@@ -42,7 +44,9 @@ class CatBoostModel(TabularModel):
         texts = {names[at]: "" for at in (*model.get_cat_feature_indices(), *model.get_text_feature_indices())}
         # A feature without a name has its number.
         named = names if texts or names != [str(at) for at in range(len(names))] else ()
-        self._serve(Features(named, len(names), options.inputs, texts=texts), options)
+        if vectors := [names[at] for at in model.get_embedding_feature_indices()]:
+            raise ModelError(f"{path} has features that are vectors, {', '.join(vectors)}, which are not served")
+        self._serve(Features(named, len(names), options, texts=texts, takes_codes=True), options)
 
     def _answers(self, table: Array, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         if not self._is_classifier:
@@ -51,4 +55,5 @@ class CatBoostModel(TabularModel):
 
     def _classified(self, table: Array, kind: str) -> Array:
         found = np.asarray(self._loaded.predict(table, prediction_type=kind, thread_count=self._threads))
-        return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+        # Of several classes, each label is a row of one; of several labels it is not.
+        return found[:, 0] if kind == _CLASSIFIED[LABEL] and found.shape[1:] == (1,) else found

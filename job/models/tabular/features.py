@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
 from cluster_serving.job.models.base import TensorSpec, choose_inputs
+from cluster_serving.job.models.tabular.categories import Categories
+from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.inputs import Array
 
 VECTOR = "x"
@@ -16,14 +19,17 @@ class Features:
     """The inputs of a model of features.
 
     A model that does not name its features takes the vector `x`. A model that names them takes a value for each name,
-    as a row of a data frame has them; if `inputs` of the configuration is `x`, it takes the vector instead.
+    as a row of a data frame has them; if `inputs` of the configuration is `x`, it takes the vector instead, as an array
+    without the categories of a frame.
 
     Args:
         names: Names of the features in the order of the model; empty if the model has none.
         count: Number of features; None if the model does not tell.
-        wanted: Names of the inputs in the configuration; empty for those of the model.
+        options: Names of the inputs in the configuration, and the number that is a missing value.
         dtype: Type of the numbers.
         texts: Features that are texts → a text that the model knows; with one of them there is no vector.
+        categories: Features of which the model computes the codes → their categories.
+        takes_codes: Texts of categories may be sent as whole numbers.
 
     Attributes:
         columns: Names of the features if each is an input; empty for a vector.
@@ -34,25 +40,37 @@ class Features:
         self,
         names: Sequence[str],
         count: int | None,
-        wanted: Sequence[str] = (),
+        options: ModelOptions,
         dtype: str = "float64",
         texts: Mapping[str, str] = MappingProxyType({}),
+        categories: Mapping[str, Categories] = MappingProxyType({}),
+        takes_codes: bool = False,
     ) -> None:
-        self.columns = list(names) if texts or tuple(wanted) != (VECTOR,) else []
-        specs = {name: TensorSpec(name, "str" if name in texts else dtype, (None,)) for name in self.columns}
-        self.inputs = choose_inputs(wanted, specs or {VECTOR: TensorSpec(VECTOR, dtype, (None, count))})
-        self._texts = texts
+        self.columns = list(names) if texts or options.inputs != (VECTOR,) else []
+        self._texts = {**texts, **{name: found.values[0] for name, found in categories.items() if found.are_texts}}
+        specs = {
+            name: TensorSpec(name, "str", (None,), column="codes" if takes_codes else "yes")
+            if name in self._texts
+            else TensorSpec(name, dtype, (None,), column="yes")
+            for name in self.columns
+        }
+        self.inputs = choose_inputs(options.inputs, specs or {VECTOR: TensorSpec(VECTOR, dtype, (None, count))})
+        self._categories = categories if self.columns else {}
+        self._missing = options.missing_value
         sent = [spec.name for spec in self.inputs]
         self._order = [sent.index(name) for name in self.columns]
 
-    def sample(self) -> list[Array]:
-        """Return a batch of one row that the model can compute: zeros, and texts that it knows."""
-        return [
-            np.full(1, self._texts.get(spec.name, ""), object)
-            if spec.dtype == "str"
-            else np.zeros([size or 1 for size in spec.shape or ()], spec.dtype)
-            for spec in self.inputs
-        ]
+    def sample(self, rows: int = 1) -> list[Array]:
+        """Return a batch that the model can compute: zeros, and texts and categories that it knows."""
+        return [self._sample(spec, rows) for spec in self.inputs]
+
+    def read(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return a batch with NaN for missing values, and codes for categories.
+
+        Raises:
+            InvalidInput: If a value is not a category.
+        """
+        return [self._read(spec.name, array) for spec, array in zip(self.inputs, inputs, strict=True)]
 
     def named(self, inputs: Sequence[Array]) -> dict[str, Array]:
         """Return the columns (n,) of a batch by name, in the order of the model."""
@@ -61,3 +79,15 @@ class Features:
     def table(self, inputs: Sequence[Array]) -> Array:
         """Return a batch as an array (n, features) in the order of the model, of objects if there are texts."""
         return np.stack([inputs[at] for at in self._order], axis=1) if self.columns else inputs[0]
+
+    def _sample(self, spec: TensorSpec, rows: int) -> Array:
+        if spec.dtype == "str":
+            return np.full(rows, self._texts.get(spec.name, ""), object)
+        known: Any = self._categories[spec.name].values[0] if spec.name in self._categories else 0
+        return np.full([rows, *(size or 1 for size in (spec.shape or ())[1:])], known, spec.dtype)
+
+    def _read(self, name: str, array: Array) -> Array:
+        if self._missing is not None and array.dtype.kind == "f":
+            array = np.where(array == self._missing, array.dtype.type(np.nan), array)
+        found = self._categories.get(name)
+        return array if found is None else found.codes(name, array)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import lightgbm
@@ -9,7 +10,8 @@ import numpy as np
 
 from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
-from cluster_serving.job.models.tabular.features import Features
+from cluster_serving.job.models.tabular.categories import Categories
+from cluster_serving.job.models.tabular.features import VECTOR, Features
 from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -17,6 +19,7 @@ from cluster_serving.protocol.inputs import Array
 
 _CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _OBJECTIVE = re.compile(r"^objective=(\w+)", re.MULTILINE)
+_CATEGORICAL = re.compile(r"^\[categorical_feature: ([\d,]*)\]", re.MULTILINE)
 _SIZES = re.compile(r"^tree_sizes=.*\n", re.MULTILINE)
 _COLUMN = re.compile(r"Column_\d+")
 """Name that LightGBM gives to a feature without one."""
@@ -25,7 +28,8 @@ _COLUMN = re.compile(r"Column_\d+")
 class LightGBMModel(TabularModel):
     """A booster. Its answers are those of `LGBMClassifier` with classes from 0, and of `LGBMRegressor`.
 
-    NaN is a missing value. Categories are numbers, their codes.
+    NaN is a missing value; for a model trained without one, LightGBM reads it as 0. Columns of a data frame with
+    categories take these, and a vector has their codes.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -48,8 +52,28 @@ class LightGBMModel(TabularModel):
         self._is_classifier = objective is not None and objective[1] in _CLASSIFIERS
         names = booster.feature_name()
         named = () if all(map(_COLUMN.fullmatch, names)) else names
-        self._serve(Features(named, booster.num_feature(), options.inputs), options)
+        categories = _categories(booster, text, path) if named and options.inputs != (VECTOR,) else {}
+        self._serve(Features(named, booster.num_feature(), options, categories=categories), options)
 
     def _answers(self, table: Array, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         values = np.asarray(self._loaded.predict(table, num_threads=self._threads))
         return classified(values) if self._is_classifier else {VALUE: values}
+
+
+def _categories(booster: Any, text: str, path: Path) -> dict[str, Categories]:
+    """Return the categories of the columns of a data frame, which the file has in their order, without their names.
+
+    Raises:
+        ModelError: If the file does not tell which columns have the categories.
+    """
+    lists = booster.pandas_categorical or ()
+    found = _CATEGORICAL.search(text)
+    columns = [int(at) for at in found[1].split(",") if at] if found else []
+    if lists and len(lists) != len(columns):
+        raise ModelError(
+            f"{path} has the categories of {len(lists)} columns of a data frame and says of {len(columns)} columns "
+            "that they have some, as if categories are ordered: set inputs: x, and send the codes of the categories"
+        )
+    names = booster.feature_name()
+    pairs = zip(columns, lists, strict=True) if lists else ()
+    return {names[at]: Categories(values, takes_others=True) for at, values in pairs}

@@ -15,6 +15,10 @@ LABEL, PROBABILITIES, VALUE = "label", "probabilities", "value"
 """Outputs: class and probabilities of the classes of a classifier; the number of any other model."""
 
 
+_BORDER = 0.5
+"""Probability above which a class is the answer, as in the libraries."""
+
+
 class TabularModel(Model):
     """A model of features. A derived class loads it, and calls `_serve`.
 
@@ -22,18 +26,23 @@ class TabularModel(Model):
     """
 
     row_wise = True
+    takes_missing = True
 
     def _serve(self, features: Features, options: ModelOptions) -> None:
         """Set the inputs, and the outputs, which are those for a sample."""
         self._features, self.inputs = features, features.inputs
-        answers = self._answers(self._table(features.sample()))
+        answers = self._answers(self._table(features.read(features.sample())))
         available = {name: _spec(name, _array(output)) for name, output in answers.items()}
         self.outputs = choose("output", options.outputs, available)
         self._wanted = {spec.name for spec in self.outputs}
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        answers = self._answers(self._table(inputs), self._wanted)
+        answers = self._answers(self._table(self._features.read(inputs)), self._wanted)
         return [_array(answers[spec.name]) for spec in self.outputs]
+
+    def sample(self, batch: int | None) -> list[Array]:
+        """Return rows of zeros, and of texts and categories that the model knows; see `Model.sample`."""
+        return self._features.sample(batch or 1)
 
     def _table(self, inputs: Sequence[Array]) -> Any:
         return self._features.table(inputs)
@@ -45,8 +54,14 @@ class TabularModel(Model):
 
 def classified(scores: Array) -> dict[str, Array]:
     """Return the outputs of a classifier, from the probabilities (n,) of class 1, or (n, classes) of every class."""
-    probabilities = np.stack([1 - scores, scores], axis=1) if scores.ndim == 1 else scores
-    return {LABEL: probabilities.argmax(axis=1), PROBABILITIES: probabilities}
+    if scores.ndim > 1:
+        return {LABEL: scores.argmax(axis=1), PROBABILITIES: scores}
+    return {LABEL: (scores > _BORDER).astype(np.int64), PROBABILITIES: np.stack([1 - scores, scores], axis=1)}
+
+
+def labelled(scores: Array) -> dict[str, Array]:
+    """Return the outputs of a classifier of several labels, from the probability (n, labels) of each of them."""
+    return {LABEL: (scores > _BORDER).astype(np.int64), PROBABILITIES: scores}
 
 
 def _spec(name: str, sample: Array) -> TensorSpec:

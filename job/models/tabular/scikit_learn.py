@@ -64,7 +64,7 @@ class ScikitLearnModel(TabularModel):
 
 def _features(model: Any, names: Sequence[str], options: ModelOptions) -> Features:
     texts = {name: text for name, text in _texts(_first(model)) if name in names}
-    features = Features(names, getattr(model, "n_features_in_", None), options.inputs, texts=texts)
+    features = Features(names, getattr(model, "n_features_in_", None), options, texts=texts)
     if hasattr(_first(model), "build_analyzer"):
         # A vectorizer takes one text a row.
         features.inputs = [TensorSpec("text", "str", (None,))]

@@ -1,6 +1,7 @@
 """XGBoost: a `*.ubj`, `*.json` or `*.model`, as `save_model` writes them."""
 
 import json
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -8,11 +9,17 @@ import numpy as np
 import xgboost
 
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.tabular.categories import Categories
 from cluster_serving.job.models.tabular.features import Features
-from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified
+from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified, labelled
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
+
+log = logging.getLogger(__name__)
+
+CATEGORY = "c"
+"""Type of a feature of categories."""
 
 _BEGINNING = b"learner"
 """First key of JSON and of UBJSON."""
@@ -21,9 +28,9 @@ _CLASSIFIERS = ("binary:logistic", "multi:softprob")
 
 
 class XGBoostModel(TabularModel):
-    """A booster. Its answers are those of `XGBClassifier` and `XGBRegressor`, or of `Booster.predict`.
+    """A booster. Its answers are those of the class that saved it: `XGBClassifier`, `XGBRegressor`, or `Booster`.
 
-    NaN is a missing value. Categories are numbers, their codes.
+    NaN is a missing value. Columns of a data frame with categories take these, and a vector has their codes.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -49,20 +56,43 @@ class XGBoostModel(TabularModel):
             # It gives the class alone, and the same trees give the probabilities.
             self._objective = "multi:softprob"
             booster.set_param({"objective": self._objective})
+        # Several targets have no classes, but each its own 0 and 1.
+        self._answer = classified
+        if int(learner["learner_model_param"]["num_target"]) > 1:
+            self._answer = labelled
+        self._is_classifier = _is_classifier(booster, self._objective)
         self._is_linear = learner["gradient_booster"]["name"] == "gblinear"
         self._rounds = _rounds(booster)
-        self._serve(Features(booster.feature_names or (), booster.num_features(), options.inputs, "float32"), options)
+        if options.missing_value is None and booster.attr("scikit_learn"):
+            log.info("%s does not tell `missing` of its class; if that was not NaN, set missingValue", path)
+        names, categories = booster.feature_names or (), _categories(booster)
+        self._serve(Features(names, booster.num_features(), options, "float32", categories=categories), options)
 
     def _answers(self, table: Array, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         values = self._predict(table)
-        return classified(values) if self._objective in _CLASSIFIERS else {VALUE: values}
+        return self._answer(values) if self._is_classifier else {VALUE: values}
 
     def _predict(self, table: Array) -> Array:
         if self._is_linear:
             # Its booster cannot predict in place.
-            matrix = xgboost.DMatrix(table, feature_names=self._loaded.feature_names, nthread=1)
+            matrix = xgboost.DMatrix(table, nthread=1)
+            matrix.set_info(feature_names=self._loaded.feature_names, feature_types=self._loaded.feature_types)
             return np.asarray(self._loaded.predict(matrix))
         return np.asarray(self._loaded.inplace_predict(table, iteration_range=self._rounds))
+
+
+def _is_classifier(booster: Any, objective: str) -> bool:
+    """Return True for `XGBClassifier`, and for `xgboost.train` if the objective has classes."""
+    saved = booster.attr("scikit_learn")
+    return json.loads(saved).get("_estimator_type") == "classifier" if saved else objective in _CLASSIFIERS
+
+
+def _categories(booster: Any) -> dict[str, Categories]:
+    """Return the categories of the columns that have them; none for files of XGBoost before 3.1."""
+    if CATEGORY not in (booster.feature_types or ()):
+        return {}
+    found = booster.get_categories(export_to_arrow=True).to_arrow() or ()
+    return {name: Categories(values.to_pylist(), takes_others=False) for name, values in found if values is not None}
 
 
 def _rounds(booster: Any) -> tuple[int, int]:

@@ -46,3 +46,25 @@ def frame(x: np.ndarray) -> Any:
 def named(x: np.ndarray) -> list[dict[str, Any]]:
     """Rows of the iris table as records of columns."""
     return [dict(zip(NAMES, row, strict=True)) for row in x]
+
+
+def labels() -> tuple[np.ndarray, np.ndarray]:
+    """The table of `diabetes`, and three labels for each row, of which none, some or all are 1."""
+    x, y = diabetes()
+    targets = np.stack([y, y[::-1], x[:, 0]], axis=1)
+    return x, (targets > targets.mean(axis=0)).astype(int)
+
+
+def categories() -> tuple[Any, np.ndarray]:
+    """A data frame of categories, texts and numbers, and a number; and what follows from them."""
+    import pandas as pd
+
+    at = np.arange(120)
+    frame = pd.DataFrame(
+        {
+            "size": pd.Categorical(np.array(["small", "large", "medium", "tiny"])[at % 4]),
+            "floor": pd.Categorical(at % 3 + 5),
+            "area": (at % 11).astype(float),
+        }
+    )
+    return frame, (at % 4 * 10 + at % 3 * 100 + at % 11).astype(float)

@@ -69,3 +69,65 @@ def test_another_file_is_refused_with_its_name_and_the_way_out(tmp_path, content
     (tmp_path / "model.cbm").write_bytes(content)
     with pytest.raises(ModelError, match=r"model\.cbm is not a model of CatBoost .*save_model\('model\.cbm'\)"):
         load_model(ModelOptions(str(tmp_path)))
+
+
+LOSSES = (
+    *("RMSE", "MAE", "Quantile:alpha=0.3", "MultiQuantile:alpha=0.1,0.5", "LogLinQuantile", "Poisson", "MAPE"),
+    *("Tweedie:variance_power=1.5", "Expectile:alpha=0.3", "Huber:delta=1.0", "Lq:q=3", "RMSEWithUncertainty"),
+    *("LogCosh", "Cox"),
+)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_regressor_of_any_loss_answers_as_its_class(tmp_path, loss):
+    x, y = tables.diabetes()
+    model = catboost.CatBoostRegressor(**OPTIONS, loss_function=loss).fit(x, y / 100)
+    model.save_model(str(tmp_path / "model.cbm"))
+    np.testing.assert_allclose(answers(tmp_path, x[:30])["value"], model.predict(x[:30]))
+
+
+def test_several_numbers_and_a_ranking_are_answered_as_by_their_classes(tmp_path):
+    x, y = tables.diabetes()
+    model = catboost.CatBoostRegressor(**OPTIONS, loss_function="MultiRMSE").fit(x, np.stack([y, -y], axis=1))
+    model.save_model(str(tmp_path / "model.cbm"))
+    np.testing.assert_allclose(answers(tmp_path, x[:30])["value"], model.predict(x[:30]))
+    pool = catboost.Pool(x, y / y.max(), group_id=np.arange(len(y)) // 10)
+    model = catboost.CatBoostRanker(**OPTIONS, loss_function="YetiRank").fit(pool)
+    model.save_model(str(tmp_path / "model.cbm"))
+    np.testing.assert_allclose(answers(tmp_path, x[:30])["value"], model.predict(x[:30]))
+
+
+@pytest.mark.parametrize("loss", ["MultiLogloss", "MultiCrossEntropy"])
+def test_each_of_several_labels_is_0_or_1(tmp_path, loss):
+    x, labels = tables.labels()
+    model = catboost.CatBoostClassifier(**OPTIONS, loss_function=loss).fit(x, labels)
+    model.save_model(str(tmp_path / "model.cbm"))
+    found = answers(tmp_path, x[:30])
+    np.testing.assert_array_equal(found["label"], model.predict(x[:30]))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(x[:30]))
+
+
+@pytest.mark.parametrize("classes", [[False, True], [5, 7], [0.5, 1.5], ["no", "yes"]])
+@pytest.mark.parametrize("border", [None, 0.2])
+def test_classes_and_their_border_are_those_of_the_file(tmp_path, classes, border):
+    x, y = tables.cancer()
+    model = catboost.CatBoostClassifier(**OPTIONS).fit(x, np.array(classes)[y])
+    if border:
+        model.set_probability_threshold(border)
+    model.save_model(str(tmp_path / "model.cbm"))
+    found = answers(tmp_path, x[:100])
+    np.testing.assert_array_equal(found["label"], model.predict(x[:100]).astype(found["label"].dtype))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(x[:100]))
+
+
+def test_whole_numbers_stand_for_their_texts_and_decimals_do_not(tmp_path):
+    frame, y = tables.categories()
+    frame = frame.astype({"floor": int})
+    model = catboost.CatBoostRegressor(**OPTIONS, cat_features=["size", "floor"]).fit(frame, y)
+    model.save_model(str(tmp_path / "model.cbm"))
+    rows = frame.to_dict("records")
+    np.testing.assert_allclose(answers(tmp_path, rows)["value"], model.predict(frame))
+    texts = [row | {"floor": str(row["floor"])} for row in rows]
+    np.testing.assert_allclose(answers(tmp_path, texts)["value"], model.predict(frame))
+    with pytest.raises(InvalidInput, match=r"input 'floor' is float64\[\], but the model expects floor: str"):
+        answers(tmp_path, [rows[0] | {"floor": 5.0}])

@@ -2,11 +2,12 @@
 
 import lightgbm
 import numpy as np
+import pandas as pd
 import pytest
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from tests.support.fixtures.tabular import answers, assert_classified, described
 from tests.support.payloads import tables
 
@@ -60,3 +61,86 @@ def test_a_file_that_lost_its_trees_is_refused(tmp_path):
     (tmp_path / "model.txt").write_text(text.replace("num_leaves=", "leaves="))
     with pytest.raises(ModelError, match=r"cannot load .*model\.txt"):
         load_model(ModelOptions(str(tmp_path)))
+
+
+def test_a_name_whose_spaces_the_file_has_replaced_is_matched_and_another_is_refused(tmp_path):
+    x, y = tables.iris()
+    names = [name.replace("_", " ") for name in tables.NAMES]
+    model = lightgbm.LGBMClassifier(**OPTIONS).fit(pd.DataFrame(x, columns=names), y)
+    save(model, tmp_path / "model.txt")
+    rows = [dict(zip(reversed(names), reversed(row), strict=True)) for row in x[40:60]]
+    assert_classified(answers(tmp_path, rows), model, pd.DataFrame(x[40:60], columns=names))
+    for wrong in ("abcd", [*names[:3], "petal-width"]):
+        with pytest.raises(InvalidInput, match=r"the request has the inputs .*; the model expects sepal_length"):
+            answers(tmp_path, [dict(zip(wrong, x[0], strict=True))])
+
+
+def test_a_model_trained_without_holes_reads_a_missing_value_as_zero_as_the_library_does(tmp_path):
+    x, y = tables.diabetes()
+    model = lightgbm.LGBMRegressor(**OPTIONS).fit(x, y)
+    save(model, tmp_path / "model.txt")
+    holes = tables.holed(x[:50])
+    found = answers(tmp_path, holes)["value"]
+    np.testing.assert_allclose(found, model.predict(holes))
+    np.testing.assert_allclose(found, model.predict(np.nan_to_num(holes)))
+
+
+def test_categories_of_a_data_frame_are_its_values(tmp_path):
+    frame, y = tables.categories()
+    model = lightgbm.LGBMRegressor(**OPTIONS, min_child_samples=1, min_data_per_group=1, cat_smooth=0).fit(frame, y)
+    save(model, tmp_path / "model.txt")
+    assert described(tmp_path)[0] == ["size: str[?]", "floor: float64[?]", "area: float64[?]"]
+    rows = frame.astype({"size": object, "floor": int}).to_dict("records")
+    np.testing.assert_allclose(answers(tmp_path, rows)["value"], model.predict(frame))
+    # LightGBM takes another category for a missing value.
+    others = frame.assign(size=pd.Categorical(["huge"] * len(frame)), floor=pd.Categorical([4] * len(frame)))
+    found = answers(tmp_path, [row | {"size": "huge", "floor": 4} for row in rows])["value"]
+    np.testing.assert_allclose(found, model.predict(others))
+    codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(float)
+    np.testing.assert_allclose(answers(tmp_path, codes, inputs=("x",))["value"], model.predict(frame))
+
+
+def test_numbers_that_are_categories_keep_their_values(tmp_path):
+    frame, y = tables.categories()
+    frame = frame[["floor", "area"]].astype(float)
+    model = lightgbm.LGBMRegressor(**OPTIONS, min_data_per_group=1).fit(frame, y, categorical_feature=["floor"])
+    save(model, tmp_path / "model.txt")
+    others = frame.assign(floor=np.arange(len(frame)) % 9 - 1.5)
+    for table in (frame, others):
+        np.testing.assert_allclose(answers(tmp_path, table.to_dict("records"))["value"], model.predict(table))
+
+
+def test_categories_of_which_the_file_does_not_tell_the_columns_are_refused(tmp_path):
+    frame, y = tables.categories()
+    frame["size"] = frame["size"].cat.as_ordered()
+    model = lightgbm.LGBMRegressor(**OPTIONS, min_child_samples=1).fit(frame, y)
+    save(model, tmp_path / "model.txt")
+    with pytest.raises(ModelError, match=r"model\.txt has the categories of 2 columns .* 1 columns .* inputs: x"):
+        load_model(ModelOptions(str(tmp_path)))
+    codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(float)
+    np.testing.assert_allclose(answers(tmp_path, codes, inputs=("x",))["value"], model.predict(frame))
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        *("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"),
+        "cross_entropy",
+    ],
+)
+def test_a_regressor_answers_as_its_class(tmp_path, objective):
+    x, y = tables.diabetes()
+    y = y / y.max() if objective == "cross_entropy" else y
+    model = lightgbm.LGBMRegressor(**OPTIONS, objective=objective).fit(x, y)
+    save(model, tmp_path / "model.txt")
+    np.testing.assert_allclose(answers(tmp_path, x[:30])["value"], model.predict(x[:30]))
+
+
+@pytest.mark.parametrize("objective", ["binary", "multiclass", "multiclassova"])
+@pytest.mark.parametrize("boosting", ["gbdt", "dart", "rf"])
+def test_a_classifier_of_any_objective_answers_as_its_class(tmp_path, objective, boosting):
+    x, y = tables.cancer() if objective == "binary" else tables.iris()
+    bagged = {"subsample": 0.5, "subsample_freq": 1} if boosting == "rf" else {}
+    model = lightgbm.LGBMClassifier(**OPTIONS, objective=objective, boosting_type=boosting, **bagged).fit(x, y)
+    save(model, tmp_path / "model.txt")
+    assert_classified(answers(tmp_path, x[:40]), model, x[:40])

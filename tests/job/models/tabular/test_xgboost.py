@@ -1,12 +1,15 @@
 """XGBoost: the answers are those of its own classes, for every file that it writes."""
 
+import logging
+
 import numpy as np
+import pandas as pd
 import pytest
 import xgboost
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from tests.support.fixtures.tabular import answers, assert_classified, described
 from tests.support.payloads import tables
 
@@ -110,3 +113,76 @@ def test_a_file_with_the_extension_of_bigdl_is_told_by_its_content(tmp_path):
     (tmp_path / "0001.model").write_bytes(classifier(x, y).get_booster().save_raw("ubj"))
     with pytest.raises(ModelError, match=r"is a model of XGBoost: rename it to 0001\.ubj"):
         load_model(ModelOptions(str(tmp_path)))
+
+
+def saved(model, folder):
+    model.save_model(folder / "model.ubj")
+    return model
+
+
+@pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw", "binary:hinge", "reg:logistic"])
+def test_a_classifier_of_any_objective_answers_as_its_class(tmp_path, objective):
+    x, y = tables.cancer()
+    model = saved(classifier(x, y, objective=objective), tmp_path)
+    assert_classified(answers(tmp_path, x[:40]), model, x[:40])
+
+
+@pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw"])
+@pytest.mark.parametrize("strategy", ["one_output_per_tree", "multi_output_tree"])
+def test_each_of_several_labels_is_0_or_1(tmp_path, objective, strategy):
+    x, labels = tables.labels()
+    model = saved(classifier(x, labels, objective=objective, multi_strategy=strategy), tmp_path)
+    found = answers(tmp_path, x[:40])
+    np.testing.assert_array_equal(found["label"], model.predict(x[:40]))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(x[:40]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"objective": "reg:logistic"},
+        {"objective": "binary:logistic"},
+        {"objective": "reg:quantileerror", "quantile_alpha": [0.1, 0.9]},
+        {"objective": "count:poisson"},
+        {"objective": "reg:gamma"},
+        {"objective": "reg:tweedie"},
+        {"objective": "survival:cox"},
+        {"booster": "dart", "rate_drop": 0.3},
+        {"booster": "gblinear"},
+    ],
+)
+def test_a_regressor_answers_as_its_class(tmp_path, options):
+    x, y = tables.diabetes()
+    y = y / y.max() if "logistic" in options.get("objective", "") else y
+    model = saved(xgboost.XGBRegressor(n_estimators=6, n_jobs=1, **options).fit(x, y), tmp_path)
+    np.testing.assert_allclose(answers(tmp_path, x[:30])["value"], model.predict(x[:30]), rtol=1e-4)
+
+
+def test_a_number_that_stands_for_a_missing_value_is_configured(tmp_path, caplog):
+    x, y = tables.diabetes()
+    x = np.where(np.isnan(tables.holed(x)), -999, x)
+    model = saved(xgboost.XGBRegressor(n_estimators=6, n_jobs=1, missing=-999.0).fit(x, y), tmp_path)
+    found = answers(tmp_path, x[:30], missing_value=-999.0)["value"]
+    np.testing.assert_allclose(found, model.predict(x[:30]), rtol=1e-5)
+    with caplog.at_level(logging.INFO):
+        assert not np.allclose(answers(tmp_path, x[:30])["value"], found)
+    assert "does not tell `missing` of its class; if that was not NaN, set missingValue" in caplog.text
+
+
+def test_categories_of_a_data_frame_are_its_values(tmp_path):
+    frame, y = tables.categories()
+    model = xgboost.XGBRegressor(n_estimators=6, n_jobs=1, enable_categorical=True)
+    saved(model.fit(frame, y), tmp_path)
+    assert described(tmp_path)[0] == ["size: str[?]", "floor: float32[?]", "area: float32[?]"]
+    rows = frame.astype({"size": object, "floor": int}).to_dict("records")
+    np.testing.assert_allclose(answers(tmp_path, rows)["value"], model.predict(frame), rtol=1e-5)
+    holed = frame.assign(floor=pd.Categorical([None] * len(frame), categories=frame.floor.cat.categories))
+    found = answers(tmp_path, [row | {"floor": np.nan} for row in rows])["value"]
+    np.testing.assert_allclose(found, model.predict(holed), rtol=1e-5)
+    for wrong in ({"size": "huge"}, {"floor": 4}, {"floor": 5.5}, {"floor": -1}):
+        with pytest.raises(InvalidInput, match=f"input '{next(iter(wrong))}' is .* not one of its categories: "):
+            answers(tmp_path, [rows[0], rows[0] | wrong])
+    codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(np.float32)
+    found = answers(tmp_path, codes, inputs=("x",))["value"]
+    np.testing.assert_allclose(found, model.predict(frame), rtol=1e-5)
