@@ -12,6 +12,8 @@ from cluster_serving.job.models.batched.axes import InputReading, Reading
 from cluster_serving.job.models.batched.influence import Influence, calling
 from cluster_serving.job.models.batched.records import SMALL, generated
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.graph.network import Graph
+from cluster_serving.job.models.graph.openvino.reader import read
 from cluster_serving.job.models.openvino.compiled import (
     MOST_WEIGHTS,
     Compiled,
@@ -76,6 +78,8 @@ class OpenVINOModel(Model):
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
         self._positions = [indexes.index(index) for index in range(len(indexes))]
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
+        # Compiled networks share the weights of this one.
+        self._network = network
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
         compiled = singles(core, network.clone(), options.thread_per_model) if small and options.device == CPU else None
         self._loaded: Compiled | Singles = compiled or Compiled(core, network, options.thread_per_model, options.device)
@@ -93,6 +97,17 @@ class OpenVINOModel(Model):
         with self._failing():
             started = self._loaded.start([record[position] for position in self._positions])
         return StartedRecord(partial(self._outputs_of, started), started.wait)
+
+    def graph(self) -> Graph | None:
+        """See `Model.graph`."""
+        network = self._network
+        ports = zip(self._positions, network.inputs, strict=True)
+        named = zip(self.outputs, self._output_indexes, strict=True)
+        return read(
+            network,
+            {self.inputs[position].name: port for position, port in ports},
+            {spec.name: network.outputs[index] for spec, index in named},
+        )
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         ordered = [inputs[position] for position in self._positions]

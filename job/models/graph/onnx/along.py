@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
-from cluster_serving.job.models.graph.onnx.given import (
+from cluster_serving.job.models.graph.given import (
     constant_or_none,
     given,
     integers,
@@ -13,6 +12,7 @@ from cluster_serving.job.models.graph.onnx.given import (
     only_constants,
     optional,
 )
+from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
 from cluster_serving.job.models.graph.rules.along import along, axis_of, reduced, resized
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.rules.windows import pooled_globally

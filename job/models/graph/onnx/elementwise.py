@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cluster_serving.job.models.graph.given import given
 from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule, Values, stops, through
-from cluster_serving.job.models.graph.onnx.given import given
 from cluster_serving.job.models.graph.rules import arithmetic
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place

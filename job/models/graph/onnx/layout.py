@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
-from cluster_serving.job.models.graph.onnx.given import (
+from cluster_serving.job.models.graph.given import (
     constant_or_none,
     given,
     integers,
@@ -16,6 +15,7 @@ from cluster_serving.job.models.graph.onnx.given import (
     optional,
     sizes,
 )
+from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
 from cluster_serving.job.models.graph.rules.along import axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size

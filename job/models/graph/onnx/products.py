@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cluster_serving.job.models.graph.given import constant_or_none, given, integers, optional
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
-from cluster_serving.job.models.graph.onnx.given import constant_or_none, given, integers, optional
 from cluster_serving.job.models.graph.rules import windows
 from cluster_serving.job.models.graph.rules.products import einsum, gemm, matmul
 from cluster_serving.job.models.graph.size import ONE, Size

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cluster_serving.job.models.graph.given import constant_or_none, given, only_constants, optional
 from cluster_serving.job.models.graph.network import Node, Operator, Values, through
-from cluster_serving.job.models.graph.onnx.given import constant_or_none, given, only_constants, optional
 from cluster_serving.job.models.graph.onnx.products import convolution
 from cluster_serving.job.models.graph.rules.along import axis_of
 from cluster_serving.job.models.graph.rules.elementwise import elementwise

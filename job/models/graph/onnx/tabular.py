@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cluster_serving.job.models.graph.given import given, only_constants
 from cluster_serving.job.models.graph.network import Node, Operator, Values
-from cluster_serving.job.models.graph.onnx.given import given, only_constants
 from cluster_serving.job.models.graph.rules.pieces import concatenated
 from cluster_serving.job.models.graph.size import ONE, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, rows, same_place

@@ -1,4 +1,4 @@
-"""Inputs and attributes of nodes, as the rules of ONNX's operators take them."""
+"""Inputs and attributes of nodes, as the rules of the tables take them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,86 @@
+"""Operators of OpenVINO that compute along axes: reductions, normalizations, sorting."""
+
+from __future__ import annotations
+
+from cluster_serving.job.models.graph.given import constant_or_none, given, only_constants
+from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
+from cluster_serving.job.models.graph.rules.along import along, axis_of, reduced, resized
+from cluster_serving.job.models.graph.size import unknown_size
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place
+
+
+def axes(values: Values, position: int = 1) -> list[int]:
+    """Return axes that are an input; raise `Unknown` if they are not known."""
+    value = constant_or_none(values, position)
+    if value is None:
+        raise Unknown
+    return value.numbers()
+
+
+def _reduced(node: Node, values: Values) -> Value:
+    # No axes are no reduction.
+    return reduced(given(values), axes(values), bool(node.get("keep_dims")))
+
+
+def _on_axis(node: Node, values: Values) -> Value:
+    return along(given(values), [node.integer("axis")])
+
+
+def _on_axes(node: Node, values: Values) -> Value:
+    return along(given(values), axes(values))
+
+
+def _normalized_variance(node: Node, values: Values) -> Value:
+    if node.version < 6:
+        # By an attribute, it is over the channels or not.
+        raise Unknown
+    return _on_axes(node, values)
+
+
+def _normalized_batch(node: Node, values: Values) -> Value:
+    only_constants(values)
+    x = given(values)
+    # Earlier, the data are another input.
+    if node.version < 5 or x.rank < 2 or (x.kind is Kind.ROWS and x.axis == 1):
+        raise Unknown
+    return same_place(x, x.sizes)
+
+
+def _flows_through_batch(node: Node, values: Values) -> bool:
+    return node.version >= 5 and from_first(node, values) and not given(values, 1).is_zero()
+
+
+def _largest(node: Node, values: Values) -> list[Value]:
+    count = constant_or_none(values, 1)
+    size = count.elements[0] if count is not None and count.elements else None
+    found = resized(given(values), node.integer("axis"), size or unknown_size())
+    if found.kind is Kind.MIXED:
+        # Records in the order of their lengths may come back to their places.
+        raise Unknown
+    return [found] * 2
+
+
+def _one_hot(node: Node, values: Values) -> Value:
+    x = given(values)
+    only_constants(values)
+    axis = axis_of(node.integer("axis"), x.rank + 1)
+    depth = given(values, 1).elements
+    shape = [*x.sizes[:axis], (depth[0] if depth else None) or unknown_size(), *x.sizes[axis:]]
+    return same_place(x, shape, x.axis + (axis <= x.axis))
+
+
+_REDUCTIONS = "L1 L2 Max Mean Min Prod Sum"
+
+OPERATORS = {
+    **{f"Reduce{name}": Operator(_reduced, from_first) for name in _REDUCTIONS.split()},
+    **{f"ReduceLogical{name}": Operator(_reduced) for name in ("And", "Or")},
+    "Softmax": Operator(_on_axis, through),
+    "LogSoftmax": Operator(_on_axis, through),
+    "MVN": Operator(_normalized_variance, from_first),
+    "NormalizeL2": Operator(_on_axes, from_first),
+    "LRN": Operator(_on_axes, from_first),
+    "CumSum": Operator(_on_axes, from_first),
+    "BatchNormInference": Operator(_normalized_batch, _flows_through_batch),
+    "TopK": Operator(_largest),
+    "OneHot": Operator(_one_hot),
+}

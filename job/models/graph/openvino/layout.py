@@ -1,0 +1,259 @@
+"""Operators of OpenVINO that move, repeat, take and put together elements, and that make shapes of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from cluster_serving.job.models.graph.given import constant_or_none, given, integers, only_constants, optional, sizes
+from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
+from cluster_serving.job.models.graph.openvino.along import axes
+from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
+from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
+from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, numbers, same_place
+
+_FAR = Size(2**31 - 1)
+"""An end beyond every tensor."""
+
+_Bound = tuple[int, Size | None, Size | None, Size | None]
+"""Axis, start, end and step of a slice."""
+
+_GATHERS_FROM_END = 8
+"""Version since which a negative place is counted from the end."""
+
+
+def _refuse_sizes(*values: Value) -> None:
+    if any(value.kind is Kind.SIZES for value in values):
+        raise Unknown
+
+
+def _transposed(node: Node, values: Values) -> Value:
+    x = given(values)
+    return layout.transposed(x, axes(values) or [*range(x.rank)][::-1])
+
+
+def _reshaped(node: Node, values: Values) -> Value:
+    x, target = given(values), sizes(values, 1)
+    if x.elements is not None and len(target) < 2:
+        # A vector or a number of sizes.
+        return numbers(x.elements, is_scalar=not target)
+    _refuse_sizes(x)
+    return layout.reshaped(x, target, copies_zero=bool(node.get("special_zero")))
+
+
+def _squeezed(node: Node, values: Values) -> Value:
+    x, gone = given(values), axes(values)
+    if x.elements is not None and x.rank == 1 and len(x.elements) == 1 and gone in ([0], [-1]):
+        return numbers(x.elements, is_scalar=True)
+    _refuse_sizes(x)
+    # Of another size, the axis may stay.
+    if not gone or any(x.sizes[at] != ONE for at in axes_of(gone, x.rank)):
+        raise Unknown
+    return layout.squeezed(x, gone)
+
+
+def _unsqueezed(node: Node, values: Values) -> Value:
+    x, added = given(values), axes(values)
+    if x.elements is not None and x.rank == 0 and len(added) == 1:
+        return numbers(x.elements)
+    _refuse_sizes(x)
+    return layout.unsqueezed(x, added)
+
+
+def _expanded(node: Node, values: Values) -> Value:
+    x = given(values)
+    _refuse_sizes(x)
+    if len(values) != 2 or node.get("mode") not in ("numpy", "bidirectional"):
+        raise Unknown
+    return layout.expanded(x, sizes(values, 1))
+
+
+def _tiled(node: Node, values: Values) -> Value:
+    x = given(values)
+    _refuse_sizes(x)
+    return layout.tiled(x, sizes(values, 1))
+
+
+def _measured(node: Node, values: Values) -> Value:
+    x = given(values)
+    if x.kind is Kind.PIECE:
+        raise Unknown
+    return arithmetic.measured(x.sizes)
+
+
+def _ranged(node: Node, values: Values) -> Value:
+    only_constants(values, 0)
+    return constant([unknown_size()])
+
+
+def _joined(node: Node, values: Values) -> Value:
+    inputs = [given(values, position) for position in range(len(values))]
+    if {value.kind for value in inputs} <= {Kind.CONSTANT, Kind.SIZES} and all(value.rank == 1 for value in inputs):
+        # There may be too many of them.
+        with suppress(Unknown):
+            return arithmetic.joined(inputs)
+    _refuse_sizes(*inputs)
+    return pieces.concatenated(inputs, node.integer("axis"))
+
+
+def _parted(node: Node, values: Values) -> list[Value]:
+    x, (axis,) = given(values), axes(values)
+    at = axis_of(axis, x.rank)
+    count = len(node.outputs)
+    size = x.sizes[at]
+    if x.kind is Kind.ROWS and at == x.axis:
+        raise Unknown
+    if node.kind == "Split":
+        part = size.over(Size(count)) or unknown_size()
+        return [resized(x, at, part) for _ in range(count)]
+    parts = axes(values, 2)
+    if len(parts) != count:
+        raise Unknown
+    return [resized(x, at, unknown_size() if part < 0 else Size(part)) for part in parts]
+
+
+def _sliced(node: Node, values: Values) -> Value:
+    starts, ends, steps = (sizes(values, position) for position in (1, 2, 3))
+    places = range(len(starts)) if optional(values, 4) is None else axes(values, 4)
+    return _cut(given(values), [*zip(places, starts, ends, steps, strict=True)])
+
+
+def _cut_by_steps(node: Node, values: Values) -> Value:
+    """Return a slice of the first axes, of which a mask has those that lose a bound, or vanish."""
+    starts, ends = sizes(values, 1), sizes(values, 2)
+    steps = sizes(values, 3) if optional(values, 3) is not None else (ONE,) * len(starts)
+    count = len(starts)
+    if any(_mask(node, "new_axis_mask", count)) or any(_mask(node, "ellipsis_mask", count)):
+        raise Unknown
+    vanish = _mask(node, "shrink_axis_mask", count)
+    bounds: list[_Bound] = []
+    rows = zip(starts, ends, steps, _mask(node, "begin_mask", count), _mask(node, "end_mask", count), strict=True)
+    for at, (start, end, step, from_first_one, to_last) in enumerate(rows):
+        if vanish[at]:
+            # One element, whatever the end is.
+            if start is None or not start.is_number:
+                raise Unknown
+            last = _FAR if start.number == -1 else Size(start.number + 1)
+            bounds.append((at, start, last, ONE))
+        else:
+            bounds.append((at, Size(0) if from_first_one else start, _FAR if to_last else end, step))
+    x = _cut(given(values), bounds)
+    gone = [at for at in range(count) if vanish[at]]
+    if not gone:
+        return x
+    if x.elements is not None:
+        return numbers(x.elements, is_scalar=True)
+    if x.kind not in (Kind.CONSTANT, Kind.ROWS) or (x.kind is Kind.ROWS and x.axis in gone):
+        raise Unknown
+    shape = [size for at, size in enumerate(x.sizes) if at not in gone]
+    return same_place(x, shape, x.axis - sum(at < x.axis for at in gone))
+
+
+def _mask(node: Node, name: str, count: int) -> list[bool]:
+    found = [bool(one) for one in integers(node, name)]
+    return [*found, *[False] * count][:count]
+
+
+def _cut(x: Value, bounds: Sequence[_Bound]) -> Value:
+    if x.elements is not None:
+        if x.rank != 1 or len(bounds) != 1:
+            raise Unknown
+        ((_, first, last, pace),) = bounds
+        return numbers(x.elements[_known(first) : _known(last) : _step(pace)])
+    _refuse_sizes(x)
+    if len(axes_of([axis for axis, *_ in bounds], x.rank)) != len(bounds):
+        raise Unknown
+    for axis, first, last, pace in bounds:
+        if x.kind in (Kind.MIXED, Kind.PIECE):
+            # Of one axis, no more is known.
+            raise Unknown
+        if first is not None and first.has_batch:
+            raise Unknown
+        start = first.number if first is not None and first.is_number else None
+        x = pieces.sliced(x, axis, start, last, _step(pace))
+    return x
+
+
+def _known(size: Size | None) -> int:
+    if size is None or not size.is_number:
+        raise Unknown
+    return size.number
+
+
+def _step(size: Size | None) -> int:
+    """Return a step; raise `Unknown` if it goes backwards."""
+    if _known(size) < 1:
+        raise Unknown
+    return _known(size)
+
+
+def _gathered(node: Node, values: Values) -> Value:
+    x, places, (axis,) = given(values), given(values, 1), axes(values, 2)
+    if node.get("batch_dims", 0):
+        raise Unknown
+    if x.kind is not Kind.ROWS and x.elements is not None and places.elements is not None and x.rank == 1:
+        found = [x.elements[_place(node, at)] for at in places.numbers()]
+        return numbers(found, is_scalar=places.rank == 0)
+    _refuse_sizes(x, places)
+    found_rows = pieces.gathered(x, places, axis)
+    if found_rows.kind is Kind.MIXED and _place(node, places.number()) not in (0, -1):
+        # Beyond the records are zeros.
+        raise Unknown
+    return found_rows
+
+
+def _place(node: Node, at: int) -> int:
+    if at < 0 and node.version < _GATHERS_FROM_END:
+        raise Unknown
+    return at
+
+
+def _gathered_elements(node: Node, values: Values) -> Value:
+    return pieces.gathered_elements(given(values), given(values, 1), node.integer("axis"))
+
+
+def _padded(node: Node, values: Values) -> Value:
+    before, behind = (_plain(values, position) for position in (1, 2))
+    constant_or_none(values, 3)
+    return pieces.padded(given(values), before, behind)
+
+
+def _plain(values: Values, position: int) -> list[int | None]:
+    only_constants(values, position)
+    return [size.number if size is not None and size.is_number else None for size in sizes(values, position)]
+
+
+def _resampled(node: Node, values: Values) -> Value:
+    """Return images of another size: records are not between each other if their axis is not resized."""
+    # Since version 11, either sizes or scales are an input.
+    position = 2 if node.version >= 11 else 3
+    x = given(values)
+    only_constants(values)
+    if node.version < 4 or any(integers(node, "pads_begin")) or any(integers(node, "pads_end")):
+        raise Unknown
+    resized_axes = axes_of(axes(values, position), x.rank)
+    if x.kind is Kind.ROWS and x.axis in resized_axes:
+        raise Unknown
+    return same_place(x, [unknown_size() if at in resized_axes else size for at, size in enumerate(x.sizes)])
+
+
+OPERATORS = {
+    "Transpose": Operator(_transposed, from_first),
+    "Reshape": Operator(_reshaped, from_first, takes_sizes=True),
+    "Squeeze": Operator(_squeezed, from_first, takes_sizes=True),
+    "Unsqueeze": Operator(_unsqueezed, from_first, takes_sizes=True),
+    "Broadcast": Operator(_expanded, from_first, takes_sizes=True),
+    "Tile": Operator(_tiled, from_first, takes_sizes=True),
+    "ShapeOf": Operator(_measured, takes_all=True),
+    "Range": Operator(_ranged),
+    "Concat": Operator(_joined, takes_all=True),
+    "Split": Operator(_parted, from_first, picks=True),
+    "VariadicSplit": Operator(_parted, from_first, picks=True),
+    "Slice": Operator(_sliced, from_first, picks=True, takes_sizes=True),
+    "StridedSlice": Operator(_cut_by_steps, from_first, picks=True, takes_sizes=True),
+    "Gather": Operator(_gathered, from_first, picks=True, takes_sizes=True),
+    "GatherElements": Operator(_gathered_elements),
+    "Pad": Operator(_padded),
+    "Interpolate": Operator(_resampled),
+}
