@@ -3,7 +3,7 @@
 # Happens: tokenizer.json keeps it, and each call draws: one text has several ids, so that one request has several
 #   answers. No mode turns it off; it is off after model.dropout = None. The guess was wrong.
 # Since: seen with the versions below; older ones were not tried.
-# Ours: job/models/text/tokenizer.py computes with the file as it is: take the dropout out before the model is saved.
+# Ours: job/models/text/tokenizer.py takes the dropout out when it loads the file.
 . "$(dirname "$0")/support/venv.sh"
 packages tokenizers==0.23.3
 venv/bin/python - <<'PYTHON'

@@ -39,7 +39,7 @@ def check(folder: Path) -> None:
 
 
 def load(folder: Path, max_tokens: int | None = None, model_limit: int | None = None) -> Any:
-    """Return the `tokenizers.Tokenizer` of a folder, which truncates texts and does not pad them.
+    """Return the `tokenizers.Tokenizer` of a folder, which truncates texts, does not pad them, and draws nothing.
 
     The limit is `max_tokens`, or else that of `tokenizer.json`, or else `model_max_length` of `tokenizer_config.json`;
     and never more than `model_limit`, the size of a model that takes no other.
@@ -58,6 +58,11 @@ def load(folder: Path, max_tokens: int | None = None, model_limit: int | None = 
         tokenizer = Tokenizer.from_str((folder / FILE).read_text("utf8"))
     except Exception as error:
         raise ModelError(f"{folder / FILE} cannot be read: {error}") from error
+    model = tokenizer.model
+    if getattr(model, "dropout", None):
+        # As in training, each call would draw other tokens of the same text.
+        model.dropout = None
+        tokenizer.model = model
     tokenizer.no_padding()
     own = tokenizer.truncation or {}
     limits = [max_tokens or own.get("max_length") or _configured_limit(folder), model_limit]

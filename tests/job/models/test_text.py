@@ -6,10 +6,11 @@ import shutil
 
 import numpy as np
 import pytest
+import tokenizers
 
 from cluster_serving.job.handlers import InvalidInput
 from cluster_serving.job.models import check, detect
-from cluster_serving.job.models.text import pooling
+from cluster_serving.job.models.text import pooling, tokenizer
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError, RequestTooLarge
 from tests.support.fixtures.handled import load, results
@@ -152,6 +153,13 @@ def test_a_tokenizer_of_more_tokens_than_the_model_has_is_refused_at_start(folde
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     with pytest.raises(ModelError, match="tokens of id 123"):
         load(tmp_path, max_tokens=32)
+
+
+def test_a_tokenizer_that_was_trained_with_dropout_draws_nothing(tmp_path):
+    model = tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2, "abab": 3}, [("a", "b"), ("ab", "ab")], dropout=0.9)
+    tokenizers.Tokenizer(model).save(str(tmp_path / "tokenizer.json"))
+    loaded = tokenizer.load(tmp_path)
+    assert {tuple(tokenizer.encode(loaded, "abab", 100).ids) for _ in range(50)} == {(3,)}
 
 
 def test_a_damaged_tokenizer_is_refused_at_start(folder, tmp_path):
