@@ -88,7 +88,7 @@ reference: .venv/dev  ## Write what docs/reference/ has of the code: commands, k
 	@$(BIN)/python -m tests.support.programs.reference
 
 # By hand, never part of `make test`.
-findings:  ## Show what surprised us in other software, with packages of its own (8 minutes or more)
+findings:  ## Show what surprised us in other software, with packages of its own (20 minutes or more)
 	@for file in findings/*.sh; do echo "== $$file"; $$file || exit 1; done
 
 # Strict: a link or an anchor that leads nowhere is an error.

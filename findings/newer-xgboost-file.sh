@@ -3,7 +3,7 @@
 # Happens: it loads the file without a word, and predicts without the base score: 1 where 3.2 predicts 100.
 #   The file has "base_score": "[9.99E1]", a list, and older readers take that for 0. The guess was wrong.
 # Since: seen with files of 3.2.0, read by 3.0.5 and 2.1.4; 3.2.0 reads them rightly.
-# Ours: job/models/tabular/xgboost.py reads these files; serve with no older version than that of the training.
+# Ours: job/models/tabular/xgboost.py refuses a file of a newer version than the installed one.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.1.3 xgboost-cpu==3.2.0
 venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --target older xgboost-cpu==3.0.5

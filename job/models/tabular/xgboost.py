@@ -2,7 +2,9 @@
 
 import json
 import logging
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,14 @@ CATEGORY = "c"
 _BEGINNING = b"learner"
 """First key of JSON and of UBJSON."""
 
+_VERSIONS: tuple[tuple[re.Pattern[bytes], Callable[[bytes], int]], ...] = (
+    (re.compile(rb"version\[#L.{8}i(.)i(.)i(.)", re.DOTALL), ord),
+    (re.compile(rb'"version"\s*:\s*\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)'), int),
+)
+"""The version of XGBoost at the end of a file of UBJ, where a number is a byte, and of JSON."""
+
+_TAIL = 200
+
 _CLASSIFIERS = ("binary:logistic", "multi:softprob")
 
 
@@ -37,6 +47,7 @@ class XGBoostModel(TabularModel):
         self.engine = files.format.engine
         path = files.paths[0]
         content = bytearray(path.read_bytes())
+        _check_version(path, content)
         try:
             # Another file may end the process.
             if _BEGINNING not in content[:32]:
@@ -79,6 +90,20 @@ class XGBoostModel(TabularModel):
             matrix.set_info(feature_names=self._loaded.feature_names, feature_types=self._loaded.feature_types)
             return np.asarray(self._loaded.predict(matrix))
         return np.asarray(self._loaded.inplace_predict(table, iteration_range=self._rounds))
+
+
+def _check_version(path: Path, content: bytearray) -> None:
+    """Refuse a file of a newer XGBoost: an older one may leave out what it does not know, such as the base score."""
+    installed = [int(part) for part in xgboost.__version__.split(".")[:2]]
+    for form, number in _VERSIONS:
+        found = form.search(content[-_TAIL:])
+        written = [number(part) for part in found.groups()] if found else []
+        if written[:2] > installed:
+            newer = ".".join(map(str, written))
+            raise ModelError(
+                f"{path} was written by XGBoost {newer}, and {xgboost.__version__} may compute it wrongly: run pip "
+                f"install 'xgboost-cpu>={newer}' where the TaskManagers run"
+            )
 
 
 def _is_classifier(booster: Any, objective: str) -> bool:

@@ -186,3 +186,17 @@ def test_categories_of_a_data_frame_are_its_values(tmp_path):
     codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(np.float32)
     found = answers(tmp_path, codes, inputs=("x",))["value"]
     np.testing.assert_allclose(found, model.predict(frame), rtol=1e-5)
+
+
+@pytest.mark.parametrize("file", ["model.ubj", "model.json"])
+def test_a_file_of_a_newer_version_is_refused_by_its_number(tmp_path, file):
+    x, y = tables.iris()
+    installed = [int(part) for part in xgboost.__version__.split(".")]
+    forms = {"model.ubj": "i%ci%ci%c}", "model.json": "[%d,%d,%d]}"}
+    old, new = ((forms[file] % tuple(version)).encode("latin1") for version in (installed, [3, 120, 1]))
+    classifier(x, y).save_model(tmp_path / file)
+    content = (tmp_path / file).read_bytes()
+    assert content.endswith(old)
+    (tmp_path / file).write_bytes(content.removesuffix(old) + new)
+    with pytest.raises(ModelError, match=r"written by XGBoost 3\.120\.1, and .* 'xgboost-cpu>=3\.120\.1'"):
+        load_model(ModelOptions(str(tmp_path)))
