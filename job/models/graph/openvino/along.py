@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster_serving.job.models.graph.given import constant_or_none, given, only_constants
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
 from cluster_serving.job.models.graph.rules.along import along, axis_of, reduced, resized
-from cluster_serving.job.models.graph.size import unknown_size
+from cluster_serving.job.models.graph.size import Size, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place
 
 
@@ -52,8 +52,14 @@ def _flows_through_batch(node: Node, values: Values) -> bool:
 
 def _largest(node: Node, values: Values) -> list[Value]:
     count = constant_or_none(values, 1)
-    size = count.elements[0] if count is not None and count.elements else None
-    found = resized(given(values), node.integer("axis"), size or unknown_size())
+    if count is None:
+        raise Unknown
+    x, axis, most = given(values), node.integer("axis"), count.number()
+    size = x.sizes[axis_of(axis, x.rank)]
+    if not size.is_number or not 0 < most <= size.number:
+        # Kernels read other memory beyond the end.
+        raise Unknown
+    found = resized(x, axis, Size(most))
     if found.kind is Kind.MIXED:
         # Records in the order of their lengths may come back to their places.
         raise Unknown

@@ -196,21 +196,22 @@ def _gathered(node: Node, values: Values) -> Value:
         found = [x.elements[_place(node, at)] for at in places.numbers()]
         return numbers(found, is_scalar=places.rank == 0)
     _refuse_sizes(x, places)
-    found_rows = pieces.gathered(x, places, axis)
-    if found_rows.kind is Kind.MIXED and _place(node, places.number()) not in (0, -1):
-        # Beyond the records are zeros.
+    if places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)]):
+        # Kernels read other memory beyond the end.
         raise Unknown
-    return found_rows
+    return pieces.gathered(x, places, axis)
+
+
+def _is_within(node: Node, places: Sequence[int], size: Size) -> bool:
+    """Return True if an axis has these places; one of which no size is known has at least one element."""
+    least = size.number if size.is_number else 1
+    return all(-least <= _place(node, at) < least for at in places)
 
 
 def _place(node: Node, at: int) -> int:
     if at < 0 and node.version < _GATHERS_FROM_END:
         raise Unknown
     return at
-
-
-def _gathered_elements(node: Node, values: Values) -> Value:
-    return pieces.gathered_elements(given(values), given(values, 1), node.integer("axis"))
 
 
 def _padded(node: Node, values: Values) -> Value:
@@ -253,7 +254,6 @@ OPERATORS = {
     "Slice": Operator(_sliced, from_first, picks=True, takes_sizes=True),
     "StridedSlice": Operator(_cut_by_steps, from_first, picks=True, takes_sizes=True),
     "Gather": Operator(_gathered, from_first, picks=True, takes_sizes=True),
-    "GatherElements": Operator(_gathered_elements),
     "Pad": Operator(_padded),
     "Interpolate": Operator(_resampled),
 }

@@ -160,6 +160,15 @@ MIXED = {
     ),
 }
 UNKNOWN = {
+    "elements beyond the end": ((4,), lambda x: op.gather(x, whole(9), op.constant(np.int64(1)))),
+    "elements at the places of a record": (
+        (4,),
+        lambda x: op.gather(numbers(9, 4), op.convert(x, "i64"), op.constant(np.int64(0))),
+    ),
+    "more of the largest elements than there are": (
+        (4,),
+        lambda x: op.topk(x, op.constant(np.int64(5)), 1, "max", "value").output(0),
+    ),
     "an alignment of PaddlePaddle": ((4,), lambda x: op.add(x, numbers(4), "pdpd")),
     "a mean, times nothing": (
         (4,),
