@@ -160,6 +160,10 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         """Return True if the machines of the cluster have the classes of PyFlink, in the class path of Flink."""
         return "flink-python" in str(self._get("/jobmanager/environment")["classpath"])
 
+    def is_set(self, option: str) -> bool:
+        """Return True if the configuration of the JobManager has an option."""
+        return any(each["key"] == option for each in self._get("/jobmanager/config"))
+
     def task_managers(self) -> dict[str, str]:
         """Return host and port of each TaskManager by its resource id."""
         # Such as pekko.tcp://flink@172.18.0.4:41871/user/rpc/taskmanager_0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster_serving.job.options import JobOptions
-from cluster_serving.launcher.command_log import say
+from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_cluster import FlinkCluster
@@ -26,8 +26,14 @@ class Session(FlinkCluster, Target):
     """
 
     def check(self) -> None:
-        """Check that the cluster answers."""
+        """Check that the cluster answers; warn if it takes long to notice the death of a TaskManager."""
         self.overview()
+        with self.flink() as flink:
+            if not flink.is_set("heartbeat.interval"):
+                warn(
+                    f"by its default heartbeats, Flink at {self.address} notices a dead TaskManager after 20 to 50 s, "
+                    "in which requests wait; set heartbeat.interval: 1 s and heartbeat.timeout: 30 s there"
+                )
 
     def fitted(self, config: Config) -> Config:
         """Return the configuration with an execution mode in which a job survives its first restart.

@@ -14,7 +14,8 @@ from tests.support.fixtures.waiting import wait_until
 def stock(tmp_path):
     """The port of a JobManager without anything of ours."""
     home, port = FlinkHome(tmp_path / "flink"), free_port()
-    home.prepare({"rest.port": port, "jobmanager.rpc.port": free_port()})
+    ours = {"heartbeat.interval": None, "heartbeat.timeout": None}
+    home.prepare({"rest.port": port, "jobmanager.rpc.port": free_port(), **ours})
     for jar in (home.path / "lib").glob("flink-python-*.jar"):
         jar.unlink()
     command = [home.path / "bin" / "jobmanager.sh", "start-foreground"]
@@ -39,3 +40,7 @@ def test_a_flink_without_pyflink_is_told_apart_before_anything_is_started(own_cl
     assert refused.returncode == 1
     assert "lacks flink-python-*.jar: set flink.target: remote" in refused.stderr
     assert not [path for path in own_cluster.services if path.is_dir()]
+    remote = own_cluster.config(
+        jobName="remote", modelPath=model, flinkRestUrl=f"127.0.0.1:{stock}", flink={"target": "remote"}
+    )
+    assert "set heartbeat.interval: 1 s" in own_cluster.run("cluster-serving-cli", "doctor", "-c", remote).stderr
