@@ -1,28 +1,34 @@
 """scikit-learn: a `*.skops`, as `skops.io.dump` writes it, of which no code is run."""
 
+import inspect
+import logging
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 import skops.io
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import InconsistentVersionWarning
 from threadpoolctl import threadpool_limits
 
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.tabular import skops_types
 from cluster_serving.job.models.tabular.features import Features
 from cluster_serving.job.models.tabular.model import LABEL, PROBABILITIES, VALUE, TabularModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
-_DATA = (
-    *("numpy.dtype", "sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"),
-    *("sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree"),
-    *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in ("Euclidean", "Manhattan", "Minkowski")),
-    *(f"sklearn.calibration.{name}" for name in ("_CalibratedClassifier", "_SigmoidCalibration")),
-    *("sklearn.neural_network._stochastic_optimizers.AdamOptimizer", "sklearn._loss.loss.HalfTweedieLossIdentity"),
-)
-"""Types that skops leaves to its user: parts of scikit-learn's own estimators, which are data and run no code."""
+log = logging.getLogger(__name__)
+
+
+_GONE = {"algorithm": "SAMME.R"}
+"""Parameters that later versions leave out, though the answers follow from them: of AdaBoost, up to 1.5."""
 
 
 class ScikitLearnModel(TabularModel):
@@ -35,12 +41,15 @@ class ScikitLearnModel(TabularModel):
         self.engine = files.format.engine
         path = files.paths[0]
         unknown = skops.io.get_untrusted_types(file=path)
-        if refused := sorted({*unknown} - {*_DATA}):
-            raise ModelError(
-                f"{path} holds the types {', '.join(refused)}, which are not scikit-learn's and may run code; save the "
-                "model without them, or write a handler that loads it (docs/how-to/handlers.md)"
+        skops_types.check(path, unknown)
+        written = skops_types.version(path)
+        if written and written.split(".")[:2] != sklearn.__version__.split(".")[:2]:
+            log.warning(
+                "%s was written by scikit-learn %s, and %s computes it: answers may differ; "
+                "serve with that version, or train and dump the model with this one",
+                *(path, written, sklearn.__version__),
             )
-        self._loaded = model = skops.io.load(path, trusted=unknown)
+        self._loaded = model = _load(path, unknown)
         # BLAS and OpenMP have one number of threads per process, the estimators their own.
         threadpool_limits(options.thread_per_model)
         jobs = [name for name in model.get_params() if name.rpartition("__")[2] == "n_jobs"]
@@ -60,6 +69,44 @@ class ScikitLearnModel(TabularModel):
 
     def _answers(self, table: Any, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         return {name: self._calls[name](table) for name in wanted or self._calls}
+
+
+def _load(path: Path, trusted: list[str]) -> Any:
+    with warnings.catch_warnings():
+        # The version has been told, in words of ours.
+        warnings.simplefilter("ignore", InconsistentVersionWarning)
+        model = skops.io.load(path, trusted=trusted)
+    _complete(model, set())
+    return model
+
+
+def _complete(part: Any, seen: set[int]) -> None:
+    """Give estimators of an earlier version the parameters that it did not have, with which they compute as before.
+
+    Raises:
+        ModelError: If one has a parameter of which the answers follow, and that the installed version does not have.
+    """
+    if id(part) in seen or isinstance(part, np.ndarray | str):
+        return
+    seen.add(id(part))
+    if isinstance(part, BaseEstimator):
+        parameters = inspect.signature(type(part)).parameters
+        for name, value in _GONE.items():
+            if name not in parameters and vars(part).get(name) == value:
+                raise ModelError(
+                    f"{type(part).__name__} has {name}={value!r}, and scikit-learn {sklearn.__version__} would answer "
+                    "otherwise: serve with the version that wrote the file, or train and dump the model with this one"
+                )
+        for name, parameter in parameters.items():
+            if name not in vars(part) and parameter.default is not parameter.empty:
+                setattr(part, name, parameter.default)
+        part = vars(part)
+    if isinstance(part, Mapping):
+        part = part.values()
+    elif not isinstance(part, list | tuple):
+        return
+    for child in part:
+        _complete(child, seen)
 
 
 def _features(model: Any, names: Sequence[str], options: ModelOptions) -> Features:
@@ -89,5 +136,17 @@ def _calls(model: Any) -> dict[str, Callable[[Any], Any]]:
     """Return the methods that compute the outputs, by name."""
     if hasattr(model, "classes_"):
         calls = {LABEL: model.predict}
-        return calls | ({PROBABILITIES: model.predict_proba} if hasattr(model, "predict_proba") else {})
+        if not hasattr(model, "predict_proba"):
+            return calls
+        if isinstance(model.classes_, list):
+            if len(set(map(len, model.classes_))) > 1:
+                log.warning("the targets differ in their numbers of classes, so there is no output %s", PROBABILITIES)
+                return calls
+            return calls | {PROBABILITIES: partial(_of_targets, model)}
+        return calls | {PROBABILITIES: model.predict_proba}
     return {VALUE: model.predict} if hasattr(model, "predict") else {"y": model.transform}
+
+
+def _of_targets(model: Any, table: Any) -> Array:
+    """Return the probabilities (rows, targets, classes) of several targets; the estimator has a list by target."""
+    return np.stack(model.predict_proba(table), axis=1)

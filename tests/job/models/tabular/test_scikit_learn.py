@@ -1,16 +1,27 @@
 """scikit-learn through skops: the answers are those of the estimators, and no code of a file is run."""
 
+from zipfile import ZipFile
+
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    StackingClassifier,
+    VotingClassifier,
+)
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_selection import SelectKBest, f_classif, mutual_info_classif
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
@@ -100,7 +111,7 @@ def doubled(table):
 def test_types_that_are_not_trusted_are_refused_by_name(tmp_path):
     x, y = tables.iris()
     dumped(tmp_path, make_pipeline(FunctionTransformer(doubled), LogisticRegression(max_iter=500)).fit(x, y))
-    with pytest.raises(ModelError, match=r"model\.skops holds the types .*doubled, which .* may run code"):
+    with pytest.raises(ModelError, match=r"model\.skops holds the types .*doubled, which may run code"):
         load_model(ModelOptions(str(tmp_path)))
 
 
@@ -108,4 +119,106 @@ def test_types_that_are_not_trusted_are_refused_by_name(tmp_path):
 def test_another_file_is_refused_with_its_name(tmp_path, content):
     (tmp_path / "model.skops").write_bytes(content)
     with pytest.raises(ModelError, match=r"scikit-learn cannot load .*model\.skops: .*not a zip file"):
+        load_model(ModelOptions(str(tmp_path)))
+
+
+def rewritten(path, change):
+    """Replace the schema of a file of skops, as another version of scikit-learn would have written it."""
+    with ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    schema = change(parts["schema.json"].decode())
+    with ZipFile(path, "w") as archive:
+        for name, content in {**parts, "schema.json": schema.encode()}.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GridSearchCV(LogisticRegression(max_iter=500), {"C": [0.1, 1]}, cv=2),
+        GridSearchCV(LogisticRegression(max_iter=500), {"C": [0.1, 1]}, cv=StratifiedKFold(2), scoring="f1_macro"),
+        VotingClassifier([("a", GaussianNB()), ("b", LogisticRegression(max_iter=500))], voting="soft"),
+        StackingClassifier([("a", GaussianNB()), ("b", KNeighborsClassifier())], cv=2),
+        make_pipeline(SelectKBest(f_classif, k=2), GaussianNB()),
+        make_pipeline(SelectKBest(mutual_info_classif, k=2), GaussianNB()),
+        AdaBoostClassifier(n_estimators=5, random_state=0),
+    ],
+)
+def test_estimators_with_scores_folds_and_other_estimators_are_served(tmp_path, estimator):
+    x, y = tables.iris()
+    model = dumped(tmp_path, estimator.fit(x, y))
+    assert_classified(answers(tmp_path, x[:20]), model, x[:20])
+
+
+def test_columns_may_be_selected_by_their_type(tmp_path):
+    x, y = tables.iris()
+    frame = pd.DataFrame(x, columns=["a", "b", "c", "d"])
+    chosen = ColumnTransformer([("numbers", StandardScaler(), make_column_selector(dtype_include=np.number))])
+    model = dumped(tmp_path, make_pipeline(chosen, LogisticRegression(max_iter=500)).fit(frame, y))
+    got = load_model(ModelOptions(str(tmp_path))).predict([frame[name].to_numpy()[:20] for name in frame])
+    np.testing.assert_array_equal(got[0], model.predict(frame[:20]))
+
+
+@pytest.mark.parametrize("count", [2, 3, 20])
+def test_several_targets_have_their_rows_first(tmp_path, count):
+    x, y = tables.iris()
+    both = np.stack([y, (y + 1) % 3], axis=1)
+    model = dumped(tmp_path, RandomForestClassifier(n_estimators=4, random_state=0).fit(x, both))
+    label, probabilities = load_model(ModelOptions(str(tmp_path))).predict([x[:count]])
+    np.testing.assert_array_equal(label, model.predict(x[:count]))
+    assert probabilities.shape == (count, 2, 3)
+    np.testing.assert_array_equal(probabilities[:, 1], model.predict_proba(x[:count])[1])
+
+
+def test_targets_of_different_classes_have_labels_alone(tmp_path, caplog):
+    x, y = tables.iris()
+    dumped(tmp_path, RandomForestClassifier(n_estimators=4).fit(x, np.stack([y, y > 0], axis=1)))
+    assert [spec.name for spec in load_model(ModelOptions(str(tmp_path))).outputs] == ["label"]
+    assert "differ in their numbers of classes" in caplog.text
+
+
+def test_a_file_of_another_version_is_told(tmp_path, caplog):
+    x, y = tables.iris()
+    model = dumped(tmp_path, LogisticRegression(max_iter=500).fit(x, y))
+    assert_classified(answers(tmp_path, x[:5]), model, x[:5])
+    assert caplog.text == ""
+    rewritten(tmp_path / "model.skops", lambda schema: schema.replace(sklearn.__version__, "1.5.2"))
+    assert_classified(answers(tmp_path, x[:5]), model, x[:5])
+    assert f"was written by scikit-learn 1.5.2, and {sklearn.__version__} computes it" in caplog.text
+
+
+def test_a_parameter_that_an_earlier_version_did_not_have_is_its_default(tmp_path):
+    x, y = tables.iris()
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)).fit(x, y)
+    expected = model.predict_proba(x[:20])
+    # As every pipeline of scikit-learn 1.5.
+    del model.transform_input
+    dumped(tmp_path, model)
+    _, probabilities = load_model(ModelOptions(str(tmp_path))).predict([x[:20]])
+    np.testing.assert_array_equal(probabilities, expected)
+
+
+def test_a_parameter_that_the_installed_version_leaves_out_is_refused_where_answers_follow_from_it(tmp_path):
+    x, y = tables.iris()
+    model = AdaBoostClassifier(n_estimators=5).fit(x, y)
+    # As by default up to scikit-learn 1.5.
+    model.algorithm = "SAMME.R"
+    dumped(tmp_path, make_pipeline(StandardScaler(), model).fit(x, y))
+    with pytest.raises(ModelError, match=r"AdaBoostClassifier has algorithm='SAMME\.R', and scikit-learn"):
+        load_model(ModelOptions(str(tmp_path)))
+
+
+def test_a_type_that_the_installed_version_does_not_have_is_refused_by_both_versions(tmp_path):
+    x, y = tables.iris()
+    dumped(tmp_path, make_pipeline(SelectKBest(f_classif, k=2), GaussianNB()).fit(x, y))
+    older = {sklearn.__version__: "1.5.2", '"f_classif"': '"f_gone"'}
+
+    def change(schema):
+        for old, new in older.items():
+            assert old in schema
+            schema = schema.replace(old, new)
+        return schema
+
+    rewritten(tmp_path / "model.skops", change)
+    with pytest.raises(ModelError, match=r"written by scikit-learn 1\.5\.2, and .* does not have .*\.f_gone: serve"):
         load_model(ModelOptions(str(tmp_path)))
