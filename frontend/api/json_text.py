@@ -6,6 +6,7 @@ A text that is not JSON raises `InvalidInput`, and one with too many values `Req
 import codecs
 import itertools
 import operator
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,9 @@ from cluster_serving.protocol.results import Outputs
 # Costs in units of 5 ns, measured with the slowest bodies that could be found: a byte of text, a value, a list or
 # object of its own, and a name, which becomes an instance, or an Arrow column.
 _BYTE, _VALUE, _LIST, _NAME = 0.5, 16, 200, 2000
+_PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM")
+_IN_BASE64 = 'send {"instances": [{"NAME": {"b64": "…"}}]} with the name of the input and the file in base64'
+_NO_NUMBER = re.compile("NaN|-?Infinity")
 _CHEAP = 2048
 """Bytes of text that cost less than `LARGE` even if they are all names, of 5 bytes each."""
 _FEW_VALUES = 1 << 16
@@ -87,7 +91,23 @@ def loads(body: bytes) -> Any:
     try:
         return orjson.loads(body.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
-        raise InvalidInput(f"the body is not JSON: {utf8.fault(body) or error}") from None
+        problem = _foreign(body) or _no_number(error) or f"the body is not JSON: {utf8.fault(body) or error}"
+        raise InvalidInput(problem) from None
+
+
+def _foreign(body: bytes) -> str:
+    """Return what to send in the place of a picture or a form; empty for anything else."""
+    if body.startswith(_PICTURES):
+        return f"the body is a picture, not JSON: {_IN_BASE64}"
+    if body.startswith(b"--") and b"content-disposition: form-data" in body[:1024].lower():
+        return f"the body is a form, not JSON: of files in it, {_IN_BASE64}"
+    return ""
+
+
+def _no_number(error: orjson.JSONDecodeError) -> str:
+    # The position is that behind a sign.
+    found = _NO_NUMBER.search(error.doc, max(0, error.pos - 1), error.pos + 9)
+    return f"the body has {found[0]}, which is not JSON; send null for a missing value" if found else ""
 
 
 def as_object(content: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ Only the first instance is read, since that front end sends an entry per instanc
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -29,6 +30,9 @@ each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they sta
 
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
+_PATH = re.compile(r"[/\\]|\.(png|jpe?g|gif|bmp|webp|tiff?)$", re.IGNORECASE)
+_LEAST_OF_IMAGES = 2
+"""Dimensions of an image at least."""
 _NUMBERS_OR_NULL = NUMBERS | {type(None)}
 
 
@@ -112,9 +116,12 @@ def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
         if not expected.dtype:
             # A text that is no image and has no mark of a tensor can only be a string.
             return np.array([text], object)
-        raise InvalidInput(
-            f"input {name!r} is the text {text[:32]!r}, which is not an image in base64; the model expects {expected}"
-        ) from None
+        reason = ", which is not an image in base64"
+        if (shape := expected.record_shape) is not None and len(shape) < _LEAST_OF_IMAGES:
+            reason = ""
+        elif _PATH.search(text):
+            reason = ", as of a file: send the content of the file in base64"
+        raise InvalidInput(f"input {name!r} is the text {text[:32]!r}{reason}; the model expects {expected}") from None
 
 
 def _image(name: str, text: str) -> Image:
