@@ -153,7 +153,7 @@ def _input(spec: TensorSpec, image: ImageOptions | None) -> Input:
     if image is not None and shape is not None and _is_image(shape):
         return _image(shape, image)
     if shape is None or None in shape or spec.dtype == "str":
-        raise _Unknown(f"the sizes of input {spec} are not known (inputShapes)")
+        raise _Unknown(f"the sizes of an input are not known: {spec} (inputShapes)")
     return np.zeros([size or 0 for size in shape], spec.dtype or "float32")
 
 

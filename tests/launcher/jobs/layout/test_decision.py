@@ -102,7 +102,7 @@ def test_a_job_that_runs_keeps_its_layout(decider, model, said):
     ("body", "inputs", "reason"),
     [
         ("return batch", "", "does not declare its inputs"),
-        ("return batch", 'inputs = {"x": "float32[?]"}', "sizes of input"),
+        ("return batch", 'inputs = {"x": "float32[?]"}', "sizes of an input are not known: x: float32"),
         ("raise ValueError('no zeros')", 'inputs = {"x": "float32[2]"}', "no zeros"),
         ("yield batch", 'inputs = {"x": "float32[2]"}', "answers in pieces"),
     ],
