@@ -13,7 +13,7 @@ from cluster_serving.job.models.graph.given import (
     optional,
 )
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
-from cluster_serving.job.models.graph.rules.along import along, axis_of, reduced, resized
+from cluster_serving.job.models.graph.rules.along import along, axis_of, largest, reduced
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.rules.windows import pooled_globally
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
@@ -54,11 +54,7 @@ def _largest(node: Node, values: Values) -> list[Value]:
     else:
         count = constant_or_none(values, 1)
         size = count.elements[0] if count is not None and count.elements else None
-    found = resized(given(values), node.integer("axis", -1), size or unknown_size())
-    if found.kind is Kind.MIXED:
-        # Records in the order of their lengths may come back to their places.
-        raise Unknown
-    return [found] * 2
+    return largest(given(values), node.integer("axis", -1), size or unknown_size())
 
 
 def _transformed(node: Node, values: Values) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cluster_serving.job.models.graph.given import constant_or_none, given, only_constants
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
-from cluster_serving.job.models.graph.rules.along import along, axis_of, reduced, resized
+from cluster_serving.job.models.graph.rules.along import along, axis_of, largest, reduced
 from cluster_serving.job.models.graph.size import Size, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place
 
@@ -59,11 +59,7 @@ def _largest(node: Node, values: Values) -> list[Value]:
     if not size.is_number or not 0 < most <= size.number:
         # Kernels read other memory beyond the end.
         raise Unknown
-    found = resized(x, axis, Size(most))
-    if found.kind is Kind.MIXED:
-        # Records in the order of their lengths may come back to their places.
-        raise Unknown
-    return [found] * 2
+    return largest(x, axis, Size(most))
 
 
 def _one_hot(node: Node, values: Values) -> Value:

@@ -39,6 +39,15 @@ def resized(x: Value, axis: int, size: Size) -> Value:
     return same_place(x, shape)
 
 
+def largest(x: Value, axis: int, size: Size) -> list[Value]:
+    """Return the results of an operator that takes the largest elements on an axis: these, and their places."""
+    found = resized(x, axis, size)
+    if found.kind is Kind.MIXED:
+        # Records in the order of their lengths may come back to their places.
+        raise Unknown
+    return [found] * 2
+
+
 def reduced(x: Value, axes: Collection[int], keeps: bool) -> Value:
     """Return the result of an operator that makes one element of all on these axes."""
     gone = axes_of(axes, x.rank)
