@@ -55,3 +55,9 @@ def numbers(node: Node, values: Values, name: str, since: int, position: int = 1
 def sizes(values: Values, position: int) -> Elements:
     """Return an input that has the sizes of a tensor."""
     return elements(given(values, position))
+
+
+def refuse_sizes(*values: Value) -> None:
+    """Raise `Unknown` if a value is numbers that depend on the number of records."""
+    if any(value.kind is Kind.SIZES for value in values):
+        raise Unknown

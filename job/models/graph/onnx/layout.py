@@ -13,6 +13,7 @@ from cluster_serving.job.models.graph.given import (
     numbers,
     only_constants,
     optional,
+    refuse_sizes,
     sizes,
 )
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
@@ -57,7 +58,7 @@ def _reshaped(node: Node, values: Values) -> Value:
         return of_numbers(x.elements, is_scalar=not target)
     if (array := _array(x)) is not None and None not in target and Size(0) not in target:
         return small(array.reshape([_known(size) for size in target]))
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.reshaped(x, target, copies_zero=not node.integer("allowzero", 0))
 
 
@@ -69,7 +70,7 @@ def _squeezed(node: Node, values: Values) -> Value:
     x, axes = given(values), numbers(node, values, "axes", _SINCE)
     if x.elements is not None and x.rank == 1 and len(x.elements) == 1:
         return of_numbers(x.elements, is_scalar=True)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     if axes is None:
         # A batch of one record would lose its axis, too.
         raise Unknown
@@ -82,19 +83,19 @@ def _unsqueezed(node: Node, values: Values) -> Value:
         raise Unknown
     if x.elements is not None and x.rank == 0 and len(axes) == 1:
         return of_numbers(x.elements)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.unsqueezed(x, axes)
 
 
 def _expanded(node: Node, values: Values) -> Value:
     x = given(values)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.expanded(x, sizes(values, 1))
 
 
 def _tiled(node: Node, values: Values) -> Value:
     x = given(values)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.tiled(x, sizes(values, 1))
 
 
@@ -151,7 +152,7 @@ def _joined(node: Node, values: Values) -> Value:
         # There may be too many of them.
         with suppress(Unknown):
             return arithmetic.joined(inputs)
-    _refuse_sizes(*inputs)
+    refuse_sizes(*inputs)
     return pieces.concatenated(inputs, node.integer("axis"))
 
 
@@ -166,7 +167,7 @@ def _parted(node: Node, values: Values) -> list[Value]:
             parts = [len(x.elements) // count] * count
         starts = [sum(parts[:at]) for at in range(count)]
         return [of_numbers(x.elements[at : at + size]) for at, size in zip(starts, parts, strict=True)]
-    _refuse_sizes(x)
+    refuse_sizes(x)
     if x.kind is Kind.ROWS and axis == x.axis:
         raise Unknown
     if parts is not None:
@@ -184,7 +185,7 @@ def _sliced(node: Node, values: Values) -> Value:
         if start is None or end is None or step is None or not (start.is_number and end.is_number and step.is_number):
             raise Unknown
         return of_numbers(x.elements[start.number : end.number : step.number])
-    _refuse_sizes(x)
+    refuse_sizes(x)
     if (array := _array(x)) is not None:
         slices = [slice(None)] * x.rank
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
@@ -238,8 +239,8 @@ def _gathered(node: Node, values: Values) -> Value:
     if x.elements is not None and places.kind is Kind.CONSTANT and places.elements is not None and x.rank == 1:
         found = [x.elements[at] for at in places.numbers()]
         return of_numbers(found, is_scalar=places.rank == 0)
-    _refuse_sizes(x)
-    _refuse_sizes(places)
+    refuse_sizes(x)
+    refuse_sizes(places)
     return pieces.gathered(x, places, node.integer("axis", 0))
 
 
@@ -320,11 +321,6 @@ def _resized(node: Node, values: Values) -> Value:
     if len(shape) != x.rank or (x.kind is Kind.ROWS and not stays[x.axis]):
         raise Unknown
     return same_place(x, shape)
-
-
-def _refuse_sizes(*values: Value) -> None:
-    if any(value.kind is Kind.SIZES for value in values):
-        raise Unknown
 
 
 OPERATORS = {

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from cluster_serving.job.models.graph.given import constant_or_none, given, integers, only_constants, optional, sizes
+from cluster_serving.job.models.graph.given import (
+    constant_or_none,
+    given,
+    integers,
+    only_constants,
+    optional,
+    refuse_sizes,
+    sizes,
+)
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
 from cluster_serving.job.models.graph.openvino.along import axes
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
@@ -23,11 +31,6 @@ _GATHERS_FROM_END = 8
 """Version since which a negative place is counted from the end."""
 
 
-def _refuse_sizes(*values: Value) -> None:
-    if any(value.kind is Kind.SIZES for value in values):
-        raise Unknown
-
-
 def _transposed(node: Node, values: Values) -> Value:
     x = given(values)
     return layout.transposed(x, axes(values) or [*range(x.rank)][::-1])
@@ -38,7 +41,7 @@ def _reshaped(node: Node, values: Values) -> Value:
     if x.elements is not None and len(target) < 2:
         # A vector or a number of sizes.
         return numbers(x.elements, is_scalar=not target)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.reshaped(x, target, copies_zero=bool(node.get("special_zero")))
 
 
@@ -46,7 +49,7 @@ def _squeezed(node: Node, values: Values) -> Value:
     x, gone = given(values), axes(values)
     if x.elements is not None and x.rank == 1 and len(x.elements) == 1 and gone in ([0], [-1]):
         return numbers(x.elements, is_scalar=True)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     # Of another size, the axis may stay.
     if not gone or any(x.sizes[at] != ONE for at in axes_of(gone, x.rank)):
         raise Unknown
@@ -57,13 +60,13 @@ def _unsqueezed(node: Node, values: Values) -> Value:
     x, added = given(values), axes(values)
     if x.elements is not None and x.rank == 0 and len(added) == 1:
         return numbers(x.elements)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.unsqueezed(x, added)
 
 
 def _expanded(node: Node, values: Values) -> Value:
     x = given(values)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     if len(values) != 2 or node.get("mode") not in ("numpy", "bidirectional"):
         raise Unknown
     return layout.expanded(x, sizes(values, 1))
@@ -71,7 +74,7 @@ def _expanded(node: Node, values: Values) -> Value:
 
 def _tiled(node: Node, values: Values) -> Value:
     x = given(values)
-    _refuse_sizes(x)
+    refuse_sizes(x)
     return layout.tiled(x, sizes(values, 1))
 
 
@@ -93,7 +96,7 @@ def _joined(node: Node, values: Values) -> Value:
         # There may be too many of them.
         with suppress(Unknown):
             return arithmetic.joined(inputs)
-    _refuse_sizes(*inputs)
+    refuse_sizes(*inputs)
     return pieces.concatenated(inputs, node.integer("axis"))
 
 
@@ -161,7 +164,7 @@ def _cut(x: Value, bounds: Sequence[_Bound]) -> Value:
             raise Unknown
         ((_, first, last, pace),) = bounds
         return numbers(x.elements[_known(first) : _known(last) : _step(pace)])
-    _refuse_sizes(x)
+    refuse_sizes(x)
     if len(axes_of([axis for axis, *_ in bounds], x.rank)) != len(bounds):
         raise Unknown
     for axis, first, last, pace in bounds:
@@ -195,7 +198,7 @@ def _gathered(node: Node, values: Values) -> Value:
     if x.kind is not Kind.ROWS and x.elements is not None and places.elements is not None and x.rank == 1:
         found = [x.elements[_place(node, at)] for at in places.numbers()]
         return numbers(found, is_scalar=places.rank == 0)
-    _refuse_sizes(x, places)
+    refuse_sizes(x, places)
     if places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)]):
         # Kernels read other memory beyond the end.
         raise Unknown
