@@ -1,12 +1,9 @@
-"""Texts and records of different sizes: client, Redis, Flink, the model, and back."""
+"""Texts and records of different sizes: client, Redis, the model, and back."""
 
-import httpx
 import numpy as np
 import pytest
 
 from cluster_serving.client import InvalidInput, RequestTooLarge
-from cluster_serving.frontend import arguments
-from tests.support.fixtures.front_end import Running
 from tests.support.payloads import texts
 
 TEXTS = ["the cat sat on the mat", "a dog", *texts.some_texts(60)]
@@ -16,9 +13,9 @@ def text(value):
     return {"text": np.array(value, object)}
 
 
-def test_texts_become_embeddings(started, cluster, tmp_path):
+def test_texts_become_embeddings(served, front, tmp_path):
     texts.save_reader(tmp_path)
-    queue, _ = started(
+    queue, _ = served(
         jobName="texts", modelPath=tmp_path, pooling="mean", normalize=True, maxTextLength=500, inferenceTimeout=60
     )
     expected = []
@@ -36,31 +33,26 @@ def test_texts_become_embeddings(started, cluster, tmp_path):
     plain = [queue.predict({"text": one}, timeout=30)["embedding"] for one in TEXTS[:2]]
     np.testing.assert_allclose(plain, expected[:2], atol=1e-5)
 
-    options = [f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"]
-    front = Running(arguments.read(options, {}))
-    try:
-        assert_http_answers(front.url, expected)
-    finally:
-        front.stop()
+    assert_http_answers(front, expected)
 
 
-def assert_http_answers(address, expected):
-    url = f"{address}/v2/models/texts"
-    assert httpx.get(url).json()["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
-    assert httpx.get(url).json()["outputs"] == [{"name": "embedding", "datatype": "FP32", "shape": [-1, 16]}]
+def assert_http_answers(front, expected):
+    url = "/v2/models/texts"
+    assert front.get(url).json()["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    assert front.get(url).json()["outputs"] == [{"name": "embedding", "datatype": "FP32", "shape": [-1, 16]}]
     inputs = [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS[:3]}]
-    answer = httpx.post(f"{url}/infer", json={"inputs": inputs}, timeout=60).json()["outputs"][0]
+    answer = front.post(f"{url}/infer", json={"inputs": inputs}).json()["outputs"][0]
     np.testing.assert_allclose(np.reshape(answer["data"], answer["shape"]), expected[:3], atol=1e-5)
     body = {"instances": [{"text": one} for one in TEXTS[:2]]}
-    answer = httpx.post(f"{address}/v1/models/texts:predict", json=body, timeout=60).json()
+    answer = front.post("/v1/models/texts:predict", json=body).json()
     np.testing.assert_allclose(answer["predictions"], expected[:2], atol=1e-5)
-    refused = httpx.post(f"{address}/models/texts/predict", json={"instances": [{"text": 5}]}, timeout=60)
+    refused = front.post("/models/texts/predict", json={"instances": [{"text": 5}]})
     assert refused.status_code == 400 and "expects text: str[]" in refused.text
 
 
-def test_requests_of_different_sizes_share_batches(started, tmp_path):
+def test_requests_of_different_sizes_share_batches(served, tmp_path):
     texts.save_model(tmp_path)
-    queue, _ = started(
+    queue, _ = served(
         jobName="sizes", modelPath=tmp_path, padding=dict.fromkeys(("input_ids", "attention_mask", "token_type_ids"), 0)
     )
     tokenizer = texts.save_tokenizer(tmp_path / "elsewhere")

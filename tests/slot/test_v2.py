@@ -19,12 +19,12 @@ COUNT = 20
 
 
 @pytest.fixture
-def addresses(started, cluster, tmp_path):
+def addresses(served, redis_server, tmp_path):
     """HTTP and gRPC address of a front end, as users start it, of a job of digits as images."""
     model_zoo.save_openvino_digit_images(tmp_path)
-    started(jobName="kserve", modelPath=tmp_path, imageResize="8,8")
+    served(jobName="kserve", modelPath=tmp_path, imageResize="8,8")
     http, rpc = free_port(), free_port()
-    options = [f"--redisPort={cluster.redis_port}", f"--port={http}", f"--grpcPort={rpc}", "--models=kserve"]
+    options = [f"--redisPort={redis_server.port}", f"--port={http}", f"--grpcPort={rpc}", "--models=kserve"]
     front = subprocess.Popen([BIN / "cluster-serving-http", *options], stdout=subprocess.PIPE, text=True)
     try:
         assert f"grpc://127.0.0.1:{rpc}" in front.stdout.readline()

@@ -1,4 +1,4 @@
-"""Tables with holes: over HTTP and from Python, through Redis and Flink, to XGBoost and back."""
+"""Tables with holes: over HTTP and from Python, through Redis, to XGBoost and back."""
 
 import httpx
 import numpy as np
@@ -14,11 +14,11 @@ def holes():
 
 
 @pytest.fixture
-def flowers(started, tmp_path, holes):
+def flowers(served, tmp_path, holes):
     x, y = tables.iris()
     model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1).fit(tables.frame(tables.holed(x)), y)
     model.save_model(tmp_path / "model.ubj")
-    queue, _ = started(jobName="flowers", modelPath=tmp_path)
+    queue, _ = served(jobName="flowers", modelPath=tmp_path)
     return queue, model.predict_proba(tables.frame(holes))
 
 

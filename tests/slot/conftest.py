@@ -1,0 +1,31 @@
+"""Jobs whose slots run in the process of the tests, and a front end of all jobs of their Redis."""
+
+import httpx
+import pytest
+
+from cluster_serving.frontend import arguments
+from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.running_slot import RunningJob
+
+
+@pytest.fixture
+def served(redis_server, tmp_path_factory):
+    """Starts jobs by the keys of their configuration, and stops them after the test."""
+    jobs = []
+
+    def start(**settings):
+        jobs.append(RunningJob(redis_server, tmp_path_factory.mktemp("config"), **settings))
+        return jobs[-1].start()
+
+    yield start
+    for job in jobs:
+        job.stop()
+
+
+@pytest.fixture
+def front(redis_server):
+    """A client of a front end of all jobs."""
+    front = Running(arguments.read([f"--redisUrl={redis_server.url}", "--port=0", "--grpcPort=0"], {}))
+    with httpx.Client(base_url=front.url, timeout=60) as client:
+        yield client
+    front.stop()
