@@ -3,6 +3,7 @@
 #   for all three keep the names of the columns in the model.
 # Happens: XGBoost refuses it, CatBoost puts the columns in order, and LightGBM computes with them by position: no warning,
 #   and answers as good as a coin's.
+# Since: LightGBM 2.3.1, XGBoost 2.1.1 and CatBoost 1.2, the oldest that were tried.
 # Ours: job/models/tabular/lightgbm.py has an input for each name of a column.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.1.3 pandas==2.2.3 scikit-learn==1.9.1 lightgbm==4.7.0 xgboost-cpu==3.2.0 catboost==1.2.10

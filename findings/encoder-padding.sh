@@ -2,6 +2,8 @@
 # Guess: torch.no_grad() saves memory, and changes no answer.
 # Happens: nn.TransformerEncoder takes another path without gradients, with nested tensors: places that are padding are
 #   zeros there, and numbers like any other with gradients. A pooling over all places depends on no_grad.
+# Since: PyTorch SINCE
+# Ours: job/models/torch/module.py computes all calls in inference mode, so that answers follow one path.
 # Where an index serves CUDA builds of torch, set PIP_INDEX_URL to one with CPU builds.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.1.3 torch==2.13.0
