@@ -6,8 +6,9 @@
 # Since: SINCE
 # Ours: job/models/tabular/xgboost.py names float32 as the type of its inputs.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.4.6 scikit-learn==1.9.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 catboost==1.2.10
-venv/bin/python - <<'PYTHON'
+packages numpy==2.4.6 scikit-learn==1.9.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 six==1.17.0
+beside boosters catboost==1.2.10
+PYTHONPATH=boosters venv/bin/python - <<'PYTHON'
 import catboost, lightgbm, numpy, xgboost
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier

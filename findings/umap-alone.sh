@@ -5,7 +5,7 @@
 # Since: SINCE
 # Ours: job/models/batched/influence.py changes the other records of a call, and models whose rows follow get one a call.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.4.6 scikit-learn==1.9.1 numba==0.68.1 umap-learn==0.5.12
+packages numpy==2.4.6 scikit-learn==1.9.1 umap-learn==0.5.12
 venv/bin/python - <<'PYTHON'
 import numpy, umap
 

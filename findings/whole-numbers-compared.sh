@@ -3,7 +3,7 @@
 #   in an ONNX file, whether ONNX Runtime or OpenVINO computes it.
 # Happens: OpenVINO compares whole numbers as float32 on a CPU, also int32, and whatever the hint of precision: from 2**24
 #   on, neighbours are equal, and none is greater. Their difference is exact, so a comparison of it with 0 is right.
-# Since: OpenVINO SINCE
+# Since: OpenVINO 2023.1.0, the oldest that was tried.
 # Ours: job/models/onnx.py computes ONNX files by ONNX Runtime, not by OpenVINO.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 openvino==2026.4.1

@@ -8,6 +8,7 @@
 # BESIDE does so for `beside`: the way to see since which version a behaviour is there.
 set -euo pipefail
 support=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export support
 
 packages() {
   folder=$(mktemp -d)
