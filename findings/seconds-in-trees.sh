@@ -4,6 +4,7 @@
 #   128: records that are two minutes apart are one to them, also with float64 in and out. LightGBM and
 #   HistGradientBoostingClassifier tell seconds apart.
 # Since: SINCE
+# Fails with seconds since the first record.
 # Ours: job/models/tabular/xgboost.py names float32 as the type of its inputs.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.4.6 scikit-learn==1.9.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 six==1.17.0
