@@ -7,7 +7,7 @@
 # Fails with seconds since the first record.
 # Ours: job/models/tabular/xgboost.py names float32 as the type of its inputs.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.4.6 scikit-learn==1.9.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 six==1.17.0
+packages numpy==2.4.6 scikit-learn==1.9.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 pandas==2.2.3 six==1.17.0
 beside boosters catboost==1.2.10
 PYTHONPATH=boosters venv/bin/python - <<'PYTHON'
 import catboost, lightgbm, numpy, xgboost

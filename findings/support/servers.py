@@ -14,7 +14,7 @@ def servers() -> Iterator[tuple[str, redis.Redis]]:
     for number, program in enumerate(sorted(path for path in programs if path.parent.parent.name != "servers")):
         socket = Path(f"{number}.socket")
         command = [program, "--port", "0", "--unixsocket", socket, "--save", ""]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:  # noqa: S603  the programs of the packages
             while not socket.exists() and server.poll() is None:
                 time.sleep(0.05)
             try:
