@@ -3,7 +3,7 @@
 # Happens: XGBoost, CatBoost and scikit-learn's DecisionTreeClassifier convert to float32, where such seconds are steps of
 #   128: records that are two minutes apart are one to them, also with float64 in and out. LightGBM and
 #   HistGradientBoostingClassifier tell seconds apart.
-# Since: SINCE
+# Since: XGBoost 2.1.1 and scikit-learn 1.3.2, the oldest that were tried; CatBoost 1.2.10, of which no other was.
 # Fails with seconds since the first record.
 # Ours: job/models/tabular/xgboost.py names float32 as the type of its inputs.
 . "$(dirname "$0")/support/venv.sh"
@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 seconds = 1_764_000_000.0 + numpy.arange(300)[:, None]
-late = seconds[:, 0] >= 1_764_000_150
+late = (seconds[:, 0] >= 1_764_000_150).astype(int)
 models = {
     "scikit-learn's tree": DecisionTreeClassifier(),
     "xgboost": xgboost.XGBClassifier(n_jobs=1),
@@ -28,5 +28,5 @@ for name, model in models.items():
     right[name] = (model.fit(seconds, late).predict(seconds) == late).mean()
     print(f"{name}: {right[name]:.0%} of the records of the training are right")
 *rounded, histograms, lightgbm_right = right.values()
-assert max(rounded) < 0.9 and histograms == lightgbm_right == 1, right
+assert max(rounded) < 0.9 and min(histograms, lightgbm_right) > 0.99, right
 PYTHON
