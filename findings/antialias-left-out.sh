@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: an engine that does not know an attribute of an ONNX operator refuses the file.
-# Happens: OpenVINO leaves out antialias=1 of a linear Resize, without a word: each pixel of a smaller picture comes from
-#   two neighbours, not from all that it covers. Stripes become one grey, 40 of 255 levels off.
+# Happens: OpenVINO leaves out antialias=1 of a linear Resize, without a word: each pixel of a smaller picture comes
+#   from two neighbours, not from all that it covers. Stripes become one grey, 40 of 255 levels off.
 # Since: OpenVINO 2023.1.0, the oldest that was tried.
 # Fails with antialias=0, for which both compute alike.
 # Ours: job/models/onnx.py computes ONNX files by ONNX Runtime; job/images.py resizes pictures outside of the model.

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Guess: OrtValue.numpy() of an output that I/O binding made is a copy, as the answers of run() are arrays of their own.
-# Happens: it is a view of the memory that the next run of the same binding writes: the answer given to one client becomes
-#   that of the next one. copy_outputs_to_cpu() copies.
+# Guess: OrtValue.numpy() of an output that I/O binding made is a copy, as the answers of run() are arrays of their
+#   own.
+# Happens: it is a view of the memory that the next run of the same binding writes: the answer given to one client
+#   becomes that of the next one. copy_outputs_to_cpu() copies.
 # Since: ONNX Runtime 1.19; 1.15.0 to 1.18.1 copied.
 # Ours: job/models/onnx.py calls run(), whose arrays are its own.
 . "$(dirname "$0")/support/venv.sh"

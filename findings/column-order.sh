@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Guess: a data frame with the columns of the training in another order is refused by LightGBM, XGBoost and CatBoost alike,
-#   for all three keep the names of the columns in the model.
-# Happens: XGBoost refuses it, CatBoost puts the columns in order, and LightGBM computes with them by position: no warning,
-#   and answers as good as a coin's.
+# Guess: a data frame with the columns of the training in another order is refused by LightGBM, XGBoost and CatBoost
+#   alike, for all three keep the names of the columns in the model.
+# Happens: XGBoost refuses it, CatBoost puts the columns in order, and LightGBM computes with them by position: no
+#   warning, and answers as good as a coin's.
 # Since: LightGBM 2.3.1, XGBoost 2.1.1 and CatBoost 1.2, the oldest that were tried.
 # Ours: job/models/tabular/lightgbm.py has an input for each name of a column.
 . "$(dirname "$0")/support/venv.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: a model that stopped early computes with its best number of trees, also from its file.
-# Happens: the file of XGBoost has all trees. XGBClassifier takes the best of them, and Booster takes all: one file, two
-#   answers to the same record. LightGBM writes the best trees alone.
+# Happens: the file of XGBoost has all trees. XGBClassifier takes the best of them, and Booster takes all: one file,
+#   two answers to the same record. LightGBM writes the best trees alone.
 # Since: XGBoost 2.1.1 and LightGBM 3.3.5, the oldest that were tried.
 # Ours: job/models/tabular/xgboost.py reads best_iteration.
 . "$(dirname "$0")/support/venv.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: torch.no_grad() saves memory, and changes no answer.
-# Happens: nn.TransformerEncoder takes another path without gradients, with nested tensors: places that are padding are
-#   zeros there, and numbers like any other with gradients. A pooling over all places depends on no_grad. With
+# Happens: nn.TransformerEncoder takes another path without gradients, with nested tensors: places that are padding
+#   are zeros there, and numbers like any other with gradients. A pooling over all places depends on no_grad. With
 #   enable_nested_tensor=False they are numbers on both paths.
 # Since: PyTorch 2.13.0; the index has no CPU build of other versions for Python 3.11, so those were not tried.
 # Ours: job/models/torch/module.py computes all calls in inference mode, so that answers follow one path.

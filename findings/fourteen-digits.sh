@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: a script in Redis keeps whole numbers up to 2**53, as Lua does, so a time in microseconds is safe.
-# Happens: it depends on the way out. redis.call() writes 17 digits; cjson.encode(), tostring() and .. write 14. One script
-#   stores 1764000000123456 in a hash and 1.7640000001235e+15 in JSON, 44 microseconds off.
+# Happens: it depends on the way out. redis.call() writes 17 digits; cjson.encode(), tostring() and .. write 14. One
+#   script stores 1764000000123456 in a hash and 1.7640000001235e+15 in JSON, 44 microseconds off.
 # Since: Redis 6.2.14, the oldest that was tried; Redis 8.2.3 and Valkey 9.1.2 do the same.
 # Fails with a number of 14 digits.
 # Ours: protocol/lua/report.lua stores the time as the text that Redis gives it, and counts in Redis (HINCRBY).

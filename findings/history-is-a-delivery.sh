@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: XREADGROUP with an id (0) in the place of ">" shows a consumer its own pending entries, and changes none.
-# Happens: each such read is a delivery. It adds one to the counter of each entry and sets its idle time to 0. Entries of a
-#   consumer that looks at its history become poison sooner, and no other consumer may claim them.
+# Happens: each such read is a delivery. It adds one to the counter of each entry and sets its idle time to 0. Entries
+#   of a consumer that looks at its history become poison sooner, and no other consumer may claim them.
 # Since: Redis 6.2.14, the oldest that was tried; Redis 8.2.3 and Valkey 9.1.2 do the same.
 # Fails with ">" in the place of 0, which finds nothing new and changes nothing.
 # Ours: connectors/stream.py recovers the pending entries of a slot one at a time, so that a read counts one attempt.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: decoders of JPEG agree but for one or two of 256 levels, since rounding is left to them.
-# Happens: Pillow and OpenCV agree bit for bit, and tf.io.decode_jpeg is up to 18 levels off on a photograph, in two of
-#   three values: it takes a faster transform. With dct_method="INTEGER_ACCURATE" it agrees with both, bit for bit. So a
-#   model trained by tf.data sees other pixels in a server that reads by another library.
+# Happens: Pillow and OpenCV agree bit for bit, and tf.io.decode_jpeg is up to 18 levels off on a photograph, in two
+#   of three values: it takes a faster transform. With dct_method="INTEGER_ACCURATE" it agrees with both, bit for bit.
+#   So a model trained by tf.data sees other pixels in a server that reads by another library.
 # Since: TensorFlow 2.15.1, Pillow 9.3.0 and OpenCV 4.7.0, the oldest that were tried.
 # Ours: job/images.py reads images by OpenCV.
 . "$(dirname "$0")/support/venv.sh"

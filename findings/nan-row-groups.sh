@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: how a Parquet file is cut into row groups changes the speed of a filter, and no answer.
-# Happens: DuckDB holds NaN larger than all numbers, and skips row groups by their largest number, which leaves NaN out.
-#   So "x > 100" and "x = 'nan'" find a NaN where it is alone in its row group, and not beside others. Polars, which orders
-#   NaN alike, finds it always; to pandas and PyArrow it is larger than nothing.
+# Happens: DuckDB holds NaN larger than all numbers, and skips row groups by their largest number, which leaves NaN
+#   out. So "x > 100" and "x = 'nan'" find a NaN where it is alone in its row group, and not beside others. Polars,
+#   which orders NaN alike, finds it always; to pandas and PyArrow it is larger than nothing.
 # Since: DuckDB 0.8.1, the oldest that was tried.
 # Ours: embed/units.py reads whole row groups, without a filter.
 . "$(dirname "$0")/support/venv.sh"

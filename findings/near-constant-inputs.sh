@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Guess: a real network of float32 answers a record alone as in a batch, but for the seventh digit, whatever the record.
-# Happens: a record of bytes that hardly differ gets probabilities that differ by tenths of a percent, alone and in a batch
-#   of two; of ordinary bytes they agree to a millionth. Kernels round differently for one row, and a normalization of what
-#   is nearly constant makes the difference ten thousand times as large.
+# Guess: a real network of float32 answers a record alone as in a batch, but for the seventh digit, whatever the
+#   record.
+# Happens: a record of bytes that hardly differ gets probabilities that differ by tenths of a percent, alone and in a
+#   batch of two; of ordinary bytes they agree to a millionth. Kernels round differently for one row, and a
+#   normalization of what is nearly constant makes the difference ten thousand times as large.
 # Since: ONNX Runtime 1.15.0, the oldest for Python 3.11.
 # Ours: what counts as rounding is measured on the network itself (job/models/batched/rounding.py).
 . "$(dirname "$0")/support/venv.sh"

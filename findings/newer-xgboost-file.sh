@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: XGBoost 3.0 refuses a file that XGBoost 3.2 wrote, or warns, if it cannot read all of it.
-# Happens: it loads the file without a word, and predicts without the base score: 1 where 3.2 predicts 100.
-#   The file has "base_score": "[9.99E1]", a list, and older readers take that for 0.
+# Happens: it loads the file without a word, and predicts without the base score: 1 where 3.2 predicts 100. The file
+#   has "base_score": "[9.99E1]", a list, and older readers take that for 0.
 # Since: XGBoost 3.1.0 writes such files; 2.1.1 to 3.0.5 read them in this way, 3.1.0 and later read them rightly.
 # Ours: job/models/tabular/xgboost.py refuses a file of a newer version than the installed one.
 . "$(dirname "$0")/support/venv.sh"

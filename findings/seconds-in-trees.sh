@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Guess: trees split a feature wherever the training has two values; a column of seconds since 1970 in float64 is exact.
-# Happens: XGBoost, CatBoost and scikit-learn's DecisionTreeClassifier convert to float32, where such seconds are steps of
-#   128: records that are two minutes apart are one to them, also with float64 in and out. LightGBM and
+# Guess: trees split a feature wherever the training has two values; a column of seconds since 1970 in float64 is
+#   exact.
+# Happens: XGBoost, CatBoost and scikit-learn's DecisionTreeClassifier convert to float32, where such seconds are
+#   steps of 128: records that are two minutes apart are one to them, also with float64 in and out. LightGBM and
 #   HistGradientBoostingClassifier tell seconds apart.
 # Since: XGBoost 2.1.1 and scikit-learn 1.3.2, the oldest that were tried; CatBoost 1.2.10, of which no other was.
 # Fails with seconds since the first record.

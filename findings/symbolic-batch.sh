@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Guess: two inputs whose first axis has one name, "batch", must have one size there, or ONNX Runtime refuses them.
-# Happens: a name of an axis is not checked. 4 rows and 1 row are broadcast without a warning: a server that has lost rows
-#   of one input gets as many answers as it expects.
+# Happens: a name of an axis is not checked. 4 rows and 1 row are broadcast without a warning: a server that has lost
+#   rows of one input gets as many answers as it expects.
 # Since: ONNX Runtime 1.15.0, the oldest for Python 3.11.
 # Ours: clients send single records, so each call has as many rows of every input (docs/explanation/shared-calls.md).
 . "$(dirname "$0")/support/venv.sh"

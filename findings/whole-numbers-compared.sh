@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Guess: an engine that subtracts whole numbers exactly compares them exactly, too. So 16777217 and 16777216 are two ids
-#   in an ONNX file, whether ONNX Runtime or OpenVINO computes it.
-# Happens: OpenVINO compares whole numbers as float32 on a CPU, also int32, and whatever the hint of precision: from 2**24
-#   on, neighbours are equal, and none is greater. Their difference is exact, so a comparison of it with 0 is right.
+# Guess: an engine that subtracts whole numbers exactly compares them exactly, too. So 16777217 and 16777216 are two
+#   ids in an ONNX file, whether ONNX Runtime or OpenVINO computes it.
+# Happens: OpenVINO compares whole numbers as float32 on a CPU, also int32, and whatever the hint of precision: from
+#   2**24 on, neighbours are equal, and none is greater. Their difference is exact, so a comparison of it with 0 is
+#   right.
 # Since: OpenVINO 2023.1.0, the oldest that was tried.
 # Fails with numbers below 2**24, which both compare alike.
 # Ours: job/models/onnx.py computes ONNX files by ONNX Runtime, not by OpenVINO.
@@ -13,7 +14,8 @@ import numpy, onnx, onnxruntime, openvino
 from onnx import parser
 
 inputs, outputs = "int32[n] a, int32[n] b", "bool[n] equal, bool[n] greater, bool[n] same"
-body = "equal = Equal(a, b) greater = Greater(a, b) d = Sub(a, b) zero = Constant<value = int32 {0}>() same = Equal(d, zero)"
+body = "equal = Equal(a, b) greater = Greater(a, b) d = Sub(a, b)"
+body += " zero = Constant<value = int32 {0}>() same = Equal(d, zero)"
 text = f'<ir_version: 9, opset_import: ["": 17]> g ({inputs}) => ({outputs}) {{ {body} }}'
 onnx.save(parser.parse_model(text), "model.onnx")
 records = {"a": numpy.array([5, 16777217], "i"), "b": numpy.array([4, 16777216], "i")}
