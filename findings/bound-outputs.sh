@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Guess: OrtValue.numpy() of an output that I/O binding made is a copy, as the answers of run() are arrays of their own.
-# Happens: it is a view of the memory that the next run of the same binding writes: the answer given to one client becomes
-#   that of the next one. copy_outputs_to_cpu() copies. The guess was wrong.
-# Since: seen with the versions below; older ones were not tried.
+# Guess: OrtValue.numpy() of an output that I/O binding made is a copy, as the answers of run() are arrays of their
+#   own.
+# Happens: it is a view of the memory that the next run of the same binding writes: the answer given to one client
+#   becomes that of the next one. copy_outputs_to_cpu() copies.
+# Since: ONNX Runtime 1.19; 1.15.0 to 1.18.1 copied.
 # Ours: job/models/onnx.py calls run(), whose arrays are its own.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.1.3 onnx==1.21.0 onnxruntime==1.32.0
+packages numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0
 venv/bin/python - <<'PYTHON'
 import numpy, onnxruntime
-from onnx import TensorProto, helper
+from onnx import parser
 
-value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3])
-graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [value("x")], [value("y")])
-model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+text = '<ir_version: 9, opset_import: ["": 17]> g (float[batch, 3] x) => (float[batch, 3] y) { y = Neg(x) }'
+model = parser.parse_model(text)
 session = onnxruntime.InferenceSession(model.SerializeToString())
 binding = session.io_binding()
 binding.bind_output("y", "cpu")

@@ -1,23 +1,21 @@
 #!/usr/bin/env bash
 # Guess: an array in the other byte order (">f4", as files of FITS, NetCDF 3 and IDX have it) is converted or refused.
 # Happens: ONNX Runtime, XGBoost and OpenCV read its bytes as they are, and answer with other numbers, without a word.
-#   LightGBM and OpenVINO convert it, and PyArrow refuses. The guess was wrong for three of six.
-# Since: seen with the versions below; older ones were not tried.
+#   LightGBM and OpenVINO convert it, and PyArrow refuses.
+# Since: ONNX Runtime 1.15.0, XGBoost 2.1.1 and OpenCV 4.7.0, the oldest that were tried.
 # Ours: protocol/tensors.py sends all numbers in one byte order.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.1.3 onnx==1.21.0 onnxruntime==1.32.0 openvino==2026.4.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 \
-  opencv-python-headless==4.14.0.94 pyarrow==16.1.0
+packages numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 openvino==2026.4.1 xgboost-cpu==3.2.0 lightgbm==4.7.0 \
+  opencv-python-headless==5.0.0.93 pyarrow==26.0.1
 venv/bin/python - <<'PYTHON'
 import cv2, lightgbm, numpy, onnx, onnxruntime, openvino, pyarrow, xgboost
-from onnx import TensorProto, helper
+from onnx import parser
 
 records = numpy.random.default_rng(0).normal(size=(300, 3)).astype("f")
 swapped = records.astype(">f4")
 assert (swapped == records).all()
-value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 3])
-graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [value("x")], [value("y")])
-model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-onnx.save(model, "model.onnx")
+text = '<ir_version: 9, opset_import: ["": 17]> g (float[batch, 3] x) => (float[batch, 3] y) { y = Identity(x) }'
+onnx.save(parser.parse_model(text), "model.onnx")
 session = onnxruntime.InferenceSession("model.onnx")
 compiled = openvino.Core().compile_model("model.onnx", "CPU")
 label = records[:, 0]

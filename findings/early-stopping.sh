@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Guess: a model that stopped early computes with its best number of trees, also from its file.
-# Happens: the file of XGBoost has all trees. XGBClassifier takes the best of them, and Booster takes all: one file, two
-#   answers to the same record. LightGBM writes the best trees alone.
+# Happens: the file of XGBoost has all trees. XGBClassifier takes the best of them, and Booster takes all: one file,
+#   two answers to the same record. LightGBM writes the best trees alone.
+# Since: XGBoost 2.1.1 and LightGBM 3.3.5, the oldest that were tried.
 # Ours: job/models/tabular/xgboost.py reads best_iteration.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.1.3 scikit-learn==1.9.1 lightgbm==4.7.0 xgboost-cpu==3.2.0
+packages numpy==2.4.6 scikit-learn==1.9.1 lightgbm==4.7.0 xgboost-cpu==3.2.0
 venv/bin/python - <<'PYTHON'
 import lightgbm, numpy, xgboost
 

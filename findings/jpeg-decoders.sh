@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Guess: decoders of JPEG agree but for one or two of 256 levels, since rounding is left to them.
-# Happens: Pillow and OpenCV agree bit for bit, and tf.io.decode_jpeg is up to 18 levels off on a photograph, in two of
-#   three values: it takes a faster transform. With dct_method="INTEGER_ACCURATE" it agrees with both, bit for bit. So a
-#   model trained by tf.data sees other pixels in a server that reads by another library. The guess was wrong in size.
-# Since: seen with the versions below; older ones were not tried.
+# Happens: Pillow and OpenCV agree bit for bit, and tf.io.decode_jpeg is up to 18 levels off on a photograph, in two
+#   of three values: it takes a faster transform. With dct_method="INTEGER_ACCURATE" it agrees with both, bit for bit.
+#   So a model trained by tf.data sees other pixels in a server that reads by another library.
+# Since: TensorFlow 2.15.1, Pillow 9.3.0 and OpenCV 4.7.0, the oldest that were tried.
 # Ours: job/images.py reads images by OpenCV.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.1.3 tensorflow-cpu==2.20.0 pillow==13.0.0 opencv-python-headless==4.14.0.94
-venv/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --target photographs scikit-learn==1.9.1
+packages numpy==2.4.6 tensorflow-cpu==2.21.0 pillow==13.0.0 opencv-python-headless==5.0.0.93
+beside photographs scikit-learn==1.9.1
 TF_CPP_MIN_LOG_LEVEL=3 venv/bin/python - 2>log <<'PYTHON'
 import io, pathlib
 

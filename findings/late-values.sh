@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Guess: a reader of JSON lines that takes types from the first lines raises if a later line has a field more, or a fraction.
-# Happens: Polars leaves out the field that comes late, without a word, and DuckDB rounds the late fraction to an integer.
-#   Each raises at what the other lets pass; PyArrow keeps both. The guess was wrong for both.
-# Since: seen with the versions below; older ones were not tried.
+# Guess: a reader of JSON lines that takes types from the first lines raises if a later line has a field more, or a
+#   fraction.
+# Happens: Polars leaves out the field that comes late, without a word, and DuckDB rounds the late fraction to an
+#   integer. Each raises at what the other lets pass; PyArrow keeps both.
+# Since: DuckDB 1.5; 1.0.0 to 1.4.5 read both files rightly. Polars leaves the field out since 0.20.31, the oldest
+#   that was tried; up to 1.33.1 it cut the fraction to an integer, and 1.44.2 refuses it.
 # Ours: embed/units.py reads by PyArrow, in blocks.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.1.3 pyarrow==26.0.1 duckdb==2.0.1 polars==2.1.0

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Guess: gRPC takes metadata of up to 8 KiB, and refuses more.
-# Happens: between 8 and 16 KiB it refuses some calls, by chance, and the more the larger they are: of calls with 12 KiB,
-#   two in five pass. A token or baggage that grows looks like a network that fails now and then. The guess was wrong.
-# Since: seen with 1.85.3 and with 1.65.5; where it began was not tried.
+# Happens: between 8 and 16 KiB it refuses some calls, by chance, and the more the larger they are: of calls with 12
+#   KiB, two in five pass. A token or baggage that grows looks like a network that fails now and then.
+# Since: gRPC 1.54; 1.49.1 to 1.53.0 refuse all calls with more than 8 KiB.
 # Ours: frontend/server/grpc/server.py cuts the texts of errors, which travel as metadata.
 . "$(dirname "$0")/support/venv.sh"
 packages grpcio==1.85.3

