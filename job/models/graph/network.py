@@ -114,3 +114,15 @@ class Graph:
     constants: Mapping[str, Value]
     nodes: Sequence[Node]
     operators: Mapping[str, Operator]
+
+    def matrix_sizes(self, most: int, largest: int) -> list[int]:
+        """Return up to so many (`most`) sizes of the first constant matrices, none of them larger than `largest`."""
+        found: dict[int, None] = {}
+        for node in self.nodes:
+            for name in node.inputs:
+                value = self.constants.get(name)
+                if value is not None and value.rank == 2:
+                    found |= dict.fromkeys(size.number for size in value.sizes if size.number <= largest)
+            if len(found) >= most:
+                break
+        return [*found][:most]
