@@ -90,13 +90,14 @@ class Influence:
         some = "nan" if self._has_numbers else OTHER
         # The likeliest come first, as time may end.
         self._plan = [(middle, usual, (some,)), (middle, alike, (OTHER,))]
+        loud = [[_loud(array, seed) for seed, array in enumerate(record)] for record in (first, second, third)]
+        tainted = _Base(loud, loud[::-1])
+        self._plan += [(middle, tainted, ("nan",))] * self._has_numbers
         if most > middle:
             self._plan += [(most, usual, (some,)), (most, alike, (OTHER,))]
         if self._has_numbers:
             self._plan.append((middle, usual, (*_NUMBERS, OTHER)))
-            loud = [[_loud(array, seed) for seed, array in enumerate(record)] for record in (first, second, third)]
-            self._plan.append((middle, _Base(loud, loud[::-1]), ("nan",)))
-            self._plan += [(most, _Base(loud, loud[::-1]), ("nan",))] * (most > middle)
+            self._plan += [(most, tainted, ("nan",))] * (most > middle)
             self._plan += [(most, usual, ("large", "-large", OTHER))] * (most > middle)
         if least < middle:
             self._plan.append((least, usual, (some,)))

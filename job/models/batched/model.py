@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof, read, write
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
-from cluster_serving.job.models.batched.records import KINDS, WIDE, ZEROS, Record, generated, variants
+from cluster_serving.job.models.batched.records import KINDS, LARGEST, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.options import CPU, MOST_ROWS
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 _MOST_ATTEMPTS = 16
 """Number of batches of requests that may prove what could not be proven before."""
+
+_MOST_GUESSES = 4
+"""Number of sizes of weights that free sizes are guessed by."""
 
 _MOST_RANKS = 16
 _MOST_ROWS = 8
@@ -71,6 +75,7 @@ class BatchedModel(Wrapper):
         self._attempts = 0
         # Axes of the inputs → what the graph says about each output.
         self._findings: dict[tuple[int | None, ...], list[Finding]] = {}
+        self._read = cache(lambda: self._model.graph())
         known = all(spec.shape is not None for spec in model.inputs)
         shapes = {spec.name: spec.record_shape or () for spec in model.inputs if spec.name in model.anywhere}
         self._options = readings(model.inputs, model.symbols, shapes, self._whole) if known else []
@@ -237,7 +242,10 @@ class BatchedModel(Wrapper):
             draws,
             self._careful,
             self._follow,
+            self._weights(options),
         )
+        # Its constants are the content of the file.
+        self._read.cache_clear()
         if found is not None and found.changing and self._renew is not None:
             log.warning(
                 "%s: %s; if it keeps a state, answers depend on the requests before, of any client: let the model take "
@@ -251,11 +259,16 @@ class BatchedModel(Wrapper):
             self._model.outputs = self._model.outputs or model.outputs
         return found
 
+    def _weights(self, options: Sequence[Reading]) -> list[int]:
+        """Return sizes of the weights, where records leave sizes free."""
+        graph = self._read() if any(None in place.record for place in options[0].places) else None
+        return [] if graph is None else graph.matrix_sizes(_MOST_GUESSES, LARGEST)
+
     def _follow(self, reading: Reading) -> list[Finding]:
         """Return what the graph of the model says about each output."""
         places = tuple([place.axis for place in reading.places])
         if places not in self._findings:
-            graph = self._model.graph()
+            graph = self._read()
             axes = {spec.name: axis for spec, axis in zip(self._raw_inputs, places, strict=True)}
             found = {} if graph is None else follow(graph, axes)
             self._findings[places] = [found[spec.name] for spec in self._model.outputs if spec.name in found]

@@ -10,6 +10,7 @@ import numpy as np
 
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.axes import Reading
+from cluster_serving.job.models.batched.budget import Budget
 from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together, equal
 from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.influence import Influence, calling
@@ -133,10 +134,10 @@ class _Trial:
             return
         call = calling(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
-        end = time.monotonic() + _BUDGET_S
+        budget = Budget(_BUDGET_S)
         is_proven = all(self.finding(index).axis is not None for index in range(len(axes)))
         search = Influence(call, self._records, sizes, self._tolerance, careful, is_proven)
-        self._influenced = search.find(lambda: time.monotonic() < end)
+        self._influenced = search.find(budget.has_time)
 
     def finding(self, index: int) -> Finding:
         """Return what the graph says about an output, if the trials have found the batch at the same axis."""
@@ -252,6 +253,7 @@ def prove(
     draws: Sequence[Draw] = (),
     careful: bool = False,
     follow: Follow = lambda reading: (),
+    weights: Sequence[int] = (),
 ) -> Axes | None:
     """Find the batch axes of a model.
 
@@ -266,11 +268,12 @@ def prove(
         draws: Records to try instead.
         careful: A value beyond its range may end the process, or keep it in a loop.
         follow: See `Follow`.
+        weights: Sizes of the weights, which free sizes may have to be.
 
     Returns:
         The axes; None if the model computes none of the records.
     """
-    began = time.monotonic()
+    began, budget = time.monotonic(), Budget(_BUDGET_S)
     first: _Trial | None = None
     for reading in options:
         if first is not None and time.monotonic() - began > _MOST_S:
@@ -282,7 +285,7 @@ def prove(
             for draw in draws:
                 trial.add(draw(reading))
         else:
-            _try_random(trial, inputs, kinds, lambda: time.monotonic() - began < _BUDGET_S)
+            _try_random(trial, inputs, kinds, weights, budget.has_time)
         if not trial.seen:
             continue
         if reading.is_batched:
@@ -306,11 +309,15 @@ def prove(
 
 
 def _try_random(
-    trial: _Trial, inputs: Sequence[TensorSpec], kinds: Sequence[str], has_time: Callable[[], bool]
+    trial: _Trial,
+    inputs: Sequence[TensorSpec],
+    kinds: Sequence[str],
+    weights: Sequence[int],
+    has_time: Callable[[], bool],
 ) -> None:
     guesses = 0
     before = 1
-    for size in sizes(trial.reading):
+    for size in sizes(trial.reading, weights):
         made = 0
         if size is not None:
             if not trial.has_room(max(1, size / before)):

@@ -17,8 +17,12 @@ SMALL, ZEROS, WIDE, SIGNED = KINDS = ("small", "zeros", "wide", "signed")
 Models that take numbers often fail on negative ones, which a signed record may have.
 """
 
+LARGEST = 4096
+"""Largest guess of a free size."""
+
 # Never 1, 2 or 3, which are the sizes of the batches.
-_SIZES = (8, 24, 64, 224, 1024, 4096)
+_SMALLEST = 4
+_SIZES = (8, 24, 64, 224, 1024, LARGEST)
 _IMAGE_SIZES = (64, 96, 224, 24, 640)
 _MOST_ELEMENTS = 2e6
 
@@ -30,15 +34,20 @@ _TEXTS = {
 }
 
 
-def sizes(reading: Reading) -> list[int | None]:
-    """Return guesses of the sizes that the records leave free; [None] if they leave none."""
+def sizes(reading: Reading, weights: Sequence[int] = ()) -> list[int | None]:
+    """Return guesses of the sizes that the records leave free, the smallest first; [None] if they leave none.
+
+    Args:
+        reading: How the inputs are read.
+        weights: Sizes of the weights, one of which the model may need.
+    """
     shapes = [place.record for place in reading.places]
     if not any(None in shape for shape in shapes):
         return [None]
     images = any(len(shape) == 3 and shape.count(None) == 2 for shape in shapes)
     return [
         size
-        for size in (_IMAGE_SIZES if images else _SIZES)
+        for size in (_IMAGE_SIZES if images else sorted({*_SIZES, *(size for size in weights if size >= _SMALLEST)}))
         if all(math.prod(known or size for known in shape) <= _MOST_ELEMENTS for shape in shapes)
     ] or [_SIZES[0]]
 

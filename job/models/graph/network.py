@@ -93,20 +93,36 @@ class Operator:
     takes_all: bool = False
 
 
+Sizes = Sequence[int | str | None]
+"""Sizes of an input: a number, a text for a size that is equal wherever the text is, or None for one that is free."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """The operators of a model.
 
     Attributes:
-        inputs: Input → sizes, None for one that is free; None where not even their number is known.
+        inputs: Input → sizes; None where not even their number is known.
         outputs: Output of the model → name of its tensor.
         constants: Tensors that the graph has from the start.
         nodes: Operators, each behind those whose tensors it takes.
         operators: The table of those of which it is known what they do.
     """
 
-    inputs: Mapping[str, Sequence[int | None] | None]
+    inputs: Mapping[str, Sizes | None]
     outputs: Mapping[str, str]
     constants: Mapping[str, Value]
     nodes: Sequence[Node]
     operators: Mapping[str, Operator]
+
+    def matrix_sizes(self, most: int, largest: int) -> list[int]:
+        """Return up to so many (`most`) sizes of the first constant matrices, none of them larger than `largest`."""
+        found: dict[int, None] = {}
+        for node in self.nodes:
+            for name in node.inputs:
+                value = self.constants.get(name)
+                if value is not None and value.rank == 2:
+                    found |= dict.fromkeys(size.number for size in value.sizes if size.number <= largest)
+            if len(found) >= most:
+                break
+        return [*found][:most]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster_serving.job.models.graph.network import Graph, Node, Operator, Values
+from cluster_serving.job.models.graph.network import Graph, Node, Operator, Sizes, Values
 from cluster_serving.job.models.graph.rules.elementwise import broadcast
 from cluster_serving.job.models.graph.size import BATCH, ONE, Size, unknown_size
 from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, mixed, rows
@@ -31,19 +31,39 @@ NOTHING = Finding()
 def follow(graph: Graph, axes: Mapping[str, int | None]) -> dict[str, Finding]:
     """Follow the rows of inputs with the batch at these axes; return what is found about each output."""
     values = dict(graph.constants)
-    values |= {name: _input(shape, axes[name]) for name, shape in graph.inputs.items() if name in axes}
+    symbols = _symbols(graph, axes)
+    values |= {name: _input(shape, axes[name], symbols) for name, shape in graph.inputs.items() if name in axes}
     for node in graph.nodes:
         values |= dict(zip(node.outputs, _outputs(graph.operators.get(node.kind), node, values), strict=False))
         values.pop("", None)
     return {name: _finding(values.get(tensor, UNKNOWN)) for name, tensor in graph.outputs.items()}
 
 
-def _input(shape: Sequence[int | None] | None, axis: int | None) -> Value:
+def _symbols(graph: Graph, axes: Mapping[str, int | None]) -> dict[str, Size]:
+    """Return the size that each text stands for."""
+    found: dict[str, Size] = {}
+    for name, shape in graph.inputs.items():
+        axis = axes.get(name)
+        for at, size in enumerate(shape or ()):
+            if isinstance(size, str):
+                found[size] = BATCH if at == axis else found.get(size) or unknown_size()
+    return found
+
+
+def _input(shape: Sizes | None, axis: int | None, symbols: Mapping[str, Size]) -> Value:
     if shape is None or axis is None or axis >= len(shape):
         return UNKNOWN
-    sizes = [unknown_size() if size is None else Size(size) for size in shape]
+    sizes = [symbols[size] if isinstance(size, str) else _size(size) for size in shape]
     sizes[axis] = BATCH
-    return rows(sizes, axis)
+    try:
+        return rows(sizes, axis)
+    except Unknown:
+        # Another size is the number of records.
+        return UNKNOWN
+
+
+def _size(size: int | None) -> Size:
+    return unknown_size() if size is None else Size(size)
 
 
 def _finding(value: Value) -> Finding:

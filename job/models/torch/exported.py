@@ -12,6 +12,8 @@ from torch.utils import _pytree as pytree
 
 from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.graph.network import Graph, Sizes
+from cluster_serving.job.models.graph.torch.reader import read
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -41,7 +43,10 @@ class ExportedProgram(TorchModel):
         self.symbols = {
             name: ["" if isinstance(size, int) else str(size) for size in examples[name].shape] for name in names
         }
-        self.outputs = choose("output", options.outputs, _outputs(program))
+        outputs = _outputs(program)
+        self.outputs = choose("output", options.outputs, outputs)
+        self._names = names
+        self._output_names = [*outputs]
         # The device of the export is written into the program.
         self.careful = any("while_loop" in str(node.target) for node in program.graph.nodes)
         self._loaded = move_to_device_pass(program, options.device).module()
@@ -53,6 +58,23 @@ class ExportedProgram(TorchModel):
                 modules = [path for path, _ in node.meta.get("nn_module_stack", {}).values()]
                 return str(modules[-1] if modules else node.name)
         return ""
+
+    def graph(self) -> Graph | None:
+        """See `Model.graph`."""
+        specs = {spec.name: spec for spec in self.inputs}
+        inputs = {name: self._sizes(specs[name]) for name in self._names}
+        try:
+            return read(self._loaded, inputs, self._output_names)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # A program may have parts of any form.
+            return None
+
+    def _sizes(self, spec: TensorSpec) -> Sizes | None:
+        symbols = self.symbols[spec.name]
+        # A sum or a product of symbols has no name of its own.
+        if spec.shape is None or any(symbol and not symbol.isidentifier() for symbol in symbols):
+            return None
+        return [symbol if size is None else size for size, symbol in zip(spec.shape, symbols, strict=True)]
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         # numpy has no bfloat16: its inputs come as float32.

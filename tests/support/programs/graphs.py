@@ -1,7 +1,7 @@
-"""What the graphs of real ONNX files prove, beside what trials of their values found: run by hand, on any files.
+"""What the graphs of real files prove, beside what trials of their values found: run by hand, on any files.
 
     pip download --no-deps silero-vad magika rapidocr_onnxruntime
-    python -m tests.support.programs.graphs *.whl model.onnx
+    python -m tests.support.programs.graphs *.whl model.onnx model.pt2
 
 A file whose records share calls without its graph, and not with it, is a fault, and the program fails.
 """
@@ -34,7 +34,7 @@ def main(names: list[str]) -> int:
     for name in names:
         for title, content in _files(Path(name)):
             with tempfile.TemporaryDirectory() as folder:
-                Path(folder, "model.onnx").write_bytes(content)
+                Path(folder, f"model{Path(title).suffix}").write_bytes(content)
                 try:
                     kind, line = _compared(Path(folder))
                 except ModelError as error:
@@ -47,7 +47,7 @@ def main(names: list[str]) -> int:
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    if path.suffix == ".onnx":
+    if path.suffix in (".onnx", ".pt2"):
         yield path.name, path.read_bytes()
         return
     with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as wheel:

@@ -88,17 +88,21 @@ def _split(
     size: Size, before: Size, behind: Size, front: Sequence[Size | None], rest: Sequence[Size | None]
 ) -> tuple[Size, Size]:
     """Return how many elements of an axis are around the batch, and how many are inside of it; see `Value.axis`."""
-    if None not in front:
-        outer = before.over(product(one for one in front if one is not None))
-        inner = None if outer is None else size.over(outer.times(BATCH))
-    elif None not in rest:
-        inner = behind.over(product(one for one in rest if one is not None))
-        outer = None if inner is None else size.over(inner.times(BATCH))
-    else:
-        raise Unknown
+    outer, inner = _left(before, front), _left(behind, rest)
+    # The axes on one side are enough.
+    if outer is not None:
+        inner = size.over(outer.times(BATCH))
+    elif inner is not None:
+        outer = size.over(inner.times(BATCH))
     if outer is None or inner is None:
         raise Unknown
     return outer, inner
+
+
+def _left(total: Size, sizes: Sequence[Size | None]) -> Size | None:
+    """Return a number of elements divided by these sizes; None if it is not known."""
+    known = [size for size in sizes if size is not None]
+    return total.over(product(known)) if len(known) == len(sizes) else None
 
 
 def flattened(x: Value, axis: int) -> Value:

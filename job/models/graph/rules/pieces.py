@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cluster_serving.job.models.graph.rules.along import axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
@@ -62,7 +63,7 @@ def _with_mixed(values: Sequence[Value], axis: int) -> Value:
             raise Unknown
     if not any(value.kind is Kind.ROWS for value in values):
         raise Unknown
-    return mixed()
+    return replace(mixed(), node=next(value.node for value in values if value.kind is Kind.MIXED))
 
 
 def _shifted(values: Sequence[Value], axis: int) -> Value:

@@ -7,6 +7,9 @@ import pytest
 
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.batched.model import BatchedModel
+from cluster_serving.job.models.graph.network import Graph, Node
+from cluster_serving.job.models.graph.size import Size
+from cluster_serving.job.models.graph.value import constant
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 
 
@@ -277,3 +280,19 @@ def test_a_layer_in_training_that_needs_several_records_is_refused():
 
     with pytest.raises(ModelError, match=r"layer 'bn' computes as in training: export it after model\.eval\(\)"):
         BatchedModel(Training(spread, (None, 4))).prove()
+
+
+def test_a_free_size_may_be_one_of_the_weights():
+    weights = np.ones((37, 5), np.float32)
+    raw = Raw(lambda x: x @ weights, (None, None))
+    raw.graph = lambda: Graph(
+        {"x0": None},
+        {"y0": "y"},
+        {"w": constant([Size(37), Size(5)])},
+        [Node("MatMul", "", ["x0", "w"], ["y"])],
+        {},
+    )
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == ""
+    assert batched(lambda x: x @ weights, (None, None)).warm_up(1) is None

@@ -1,0 +1,1 @@
+"""Graphs of programs that PyTorch has exported."""
