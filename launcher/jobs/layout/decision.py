@@ -98,7 +98,8 @@ class Decider:
         try:
             found = (known or Measured()).with_figures(self._asked, self._measure(self._asked, SECONDS))
         except NotMeasured as problem:
-            warn(f"the layout cannot be measured: {problem}; it is {self._usual()}")
+            reason = self._options.model.as_configured(str(problem))
+            warn(f"the layout cannot be measured: {reason}; it is {self._usual()}")
             if not problem.lasts:
                 return None
             found = Measured(problem=str(problem))
