@@ -60,13 +60,14 @@ class History:
     async def run(self) -> None:
         """Add samples until the task is cancelled."""
         while True:
-            # Front ends that were started together would ask at the same moment.
-            await asyncio.sleep(STEP_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            # The first sample comes at once: requests before it are in no chart.
             try:
                 with suppress(ServingError):
                     await self.sample()
             except Exception:
                 log.exception("a sample for the page /ui is missing")
+            # Front ends that were started together would ask at the same moment.
+            await asyncio.sleep(STEP_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
 
     async def sample(self) -> None:
         """Add a sample of each job that has none of the present step.
