@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 STEP_S = 10
 """Seconds from one sample to the next."""
 
+_FIRST_S = 1
+"""Seconds to the first sample: requests before it are in no chart."""
+
 KEPT_S = 3600
 """Seconds that a sample is kept."""
 
@@ -59,15 +62,16 @@ class History:
 
     async def run(self) -> None:
         """Add samples until the task is cancelled."""
+        step = _FIRST_S
         while True:
-            # The first sample comes at once: requests before it are in no chart.
+            # Front ends that were started together would ask at the same moment.
+            await asyncio.sleep(step * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            step = STEP_S
             try:
                 with suppress(ServingError):
                     await self.sample()
             except Exception:
                 log.exception("a sample for the page /ui is missing")
-            # Front ends that were started together would ask at the same moment.
-            await asyncio.sleep(STEP_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
 
     async def sample(self) -> None:
         """Add a sample of each job that has none of the present step.
