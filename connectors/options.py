@@ -24,8 +24,8 @@ class RedisOptions:
         payload_folder: Folder in which clients on the same machine leave large inputs; empty for none.
         generation: Number of this generation of the job, from 1: each change of the job is a generation of its own.
         version: Version of the model, which results name.
-        numbered: The version is that of the model's folder; otherwise it is the number of the
-            generation that has loaded the model first.
+        numbered: The version is that of the model's folder; otherwise it counts the starts and updates that
+            succeeded.
         shadow: This generation computes copies of requests, whose answers are only compared
             (`connectors.stages.shadow`).
         payload_log_sample: Share of the requests in the payload log (`connectors.stages.payload_log`), 0 to 1.

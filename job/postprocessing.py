@@ -37,6 +37,16 @@ Factory = Callable[[str, Path], Step]
 """Makes the step of a filter: (text in its parentheses, model folder) → step. May raise ValueError, and OSError."""
 
 
+class Unfit(InferenceFailed):
+    """A filter that does not fit an output.
+
+    Attributes:
+        always: True if it fits no other sizes of the output, either.
+    """
+
+    always = True
+
+
 class Ranking(RankedClasses):
     """Classes with their values, best first, as `topN` returns them."""
 
@@ -160,9 +170,12 @@ def _numbers(kind: str, name: str, output: Any) -> Array:
     return output
 
 
-def _unfit(kind: str, needs: str, name: str, output: Any, more: str = "") -> InferenceFailed:
-    actual = f"{output.dtype} of shape {list(output.shape)}" if isinstance(output, np.ndarray) else "a ranking"
-    return InferenceFailed(f"{kind} needs {needs}; output {name!r} is {actual}{more}")
+def _unfit(kind: str, needs: str, name: str, output: Any, more: str = "") -> Unfit:
+    is_array = isinstance(output, np.ndarray)
+    actual = f"{output.dtype} of shape {list(output.shape)}" if is_array else "a ranking"
+    error = Unfit(f"{kind} needs {needs}; output {name!r} is {actual}{more}")
+    error.always = not is_array or bool(output.size)
+    return error
 
 
 _BUILT_IN: dict[str, Factory] = {

@@ -24,6 +24,7 @@ from cluster_serving.job.models.base import StartedRecord, TensorSpec
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
+from cluster_serving.job.postprocessing import Unfit
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Servable, ServedModel
@@ -312,15 +313,19 @@ class Predictor:
         return function(self._loaded)
 
     def _filtered_zeros(self) -> tuple[TensorSpec, ...]:
-        """Return what clients get of zeros, if a filter changes it; zeros of guessed sizes prove no mistake."""
+        """Return what clients get of zeros, if a filter changes it; zeros of guessed sizes prove no mistake.
+
+        A filter that fits an output of no size is one all the same.
+        """
         servable, filters = self.servable, self._post_processing
         if servable.zeros is None or not filters:
             return ()
         (record,) = split(servable.zeros, [1], self._already_batched)
         try:
-            fields = self._encoding.fields(True, servable.finish(record))
+            fields = self._encoding.fields(True, ([spec.name for spec in servable.outputs], record))
         except ServingError as error:
-            if servable.model and servable.model.guesses:
+            is_mistake = isinstance(error, Unfit) and error.always
+            if servable.model and servable.model.guesses and not is_mistake:
                 return ()
             raise ModelError(
                 f"postProcessing: {filters} does not fit the model: {error}; choose another filter, or the outputs "

@@ -12,7 +12,7 @@ from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.sparse import indices_of
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
-from cluster_serving.protocol.slots import TensorSpec, filled, fits, matched, type_text
+from cluster_serving.protocol.slots import TensorSpec, differing, filled, fits, matched, type_text
 
 _MAX_NAMED = 32
 
@@ -70,15 +70,16 @@ class Preprocessor:
             InvalidInput: If number of inputs, kind, dtype, shape or values are wrong; the message names the input.
             RequestTooLarge: If an image or a sparse tensor would take too much memory.
         """
+        named = ", ".join(map(repr, islice(record, _MAX_NAMED)))
         if len(record) != len(self._rules):
             raise InvalidInput(
-                f"the request has {len(record)} inputs ({', '.join(map(repr, islice(record, _MAX_NAMED)))}); "
-                f"the model expects {len(self._rules)}: {', '.join(map(str, self._rules))}"
+                f"{differing(record, self._specs)}the request has {len(record)} inputs ({named}); the model expects "
+                f"{len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
         if self._is_misspelled(record):
             rule = "" if self._in_columns else "; other names are taken, by position, only if none is the model's"
             raise InvalidInput(
-                f"the request has the inputs {', '.join(map(repr, islice(record, _MAX_NAMED)))}; the model expects "
+                f"{differing(record, self._specs)}the request has the inputs {named}; the model expects "
                 f"{', '.join(map(str, self._rules))}{rule}"
             )
         names = self._order(record)

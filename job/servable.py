@@ -9,10 +9,11 @@ from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group
 from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models import load_model
-from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec
+from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.protocol.inputs import Array
 
 T = TypeVar("T")
 
@@ -37,7 +38,7 @@ class Servable(ABC):
         model: The only model, which computes the records; None if a handler's own code does.
         is_direct: Records are the inputs of this model; images become its dtype when they join a batch.
         generates: Answers can be made in pieces (`handlers.generated`).
-        zeros: Outputs of a batch of one record of zeros; None if they are not known.
+        zeros: Outputs of a batch of one record of zeros, or of their shape; None if they are not known.
         untried: Why no record has been computed, not even to try the model; empty if one has.
     """
 
@@ -122,9 +123,10 @@ class ServedModel(Servable):
         self.model = load_model(options, *secret, most)
         self.model.count_into(counts)
         try:
-            self.zeros = self.model.warm_up(batch=1)
+            zeros = self.model.warm_up(batch=1)
         except InferenceFailed as error:
             raise ModelError(f"the model fails on a batch of zeros: {error}") from error
+        self.zeros = self._imagined() if zeros is None else zeros
         self.untried = self.model.untried
         self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
@@ -167,6 +169,11 @@ class ServedModel(Servable):
     def close(self) -> None:
         """Free the memory of the model."""
         self.model.close()
+
+    def _imagined(self) -> list[Array] | None:
+        """Return zeros that fit the outputs, of a model that has computed nothing; None if too little is known."""
+        outputs = self.model.outputs
+        return dummy_inputs(outputs, batch=1) if outputs and all(spec.dtype for spec in outputs) else None
 
     def _names(self) -> list[str]:
         # After each call: some models name their outputs at the first call only.

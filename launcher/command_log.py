@@ -19,6 +19,9 @@ NAME = COMMAND_LOG
 log = logging.getLogger("cluster_serving.commands")
 """Messages of the commands; they reach the file once `keep_in` has named it."""
 
+PROGRESS = logging.INFO - 5
+"""Level of messages that say how far a step is, which the file leaves out."""
+
 say, warn = log.info, log.warning
 """Tell which step begins now, and what may be wrong."""
 
@@ -27,7 +30,13 @@ Say = Callable[[str], None]
 
 log.addHandler(logging.NullHandler())
 log.propagate = False
-log.setLevel(logging.INFO)
+log.setLevel(PROGRESS)
+
+
+def say_progress(done: str) -> None:
+    """Tell how far the step is that has begun last, such as "120 of 314 MB"."""
+    log.log(PROGRESS, done)
+
 
 _LARGEST = 5 << 20
 _KEPT = 2
@@ -42,5 +51,6 @@ def keep_in(folder: Path) -> None:
     from logging.handlers import RotatingFileHandler
 
     handler = RotatingFileHandler(path, maxBytes=_LARGEST, backupCount=_KEPT, encoding="utf8", delay=True)
+    handler.setLevel(logging.INFO)
     handler.setFormatter(logging.Formatter(f"%(asctime)s %(levelname)s [{os.getpid()}] %(message)s"))
     log.addHandler(handler)

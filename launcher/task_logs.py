@@ -13,6 +13,10 @@ _POLL_S = 2.0
 _LEVEL = re.compile(r'(?:\d{4}-\d\d-\d\d [\d:,]+ |\{"time":"[^"]*","level":")(TRACE|DEBUG|INFO|WARN|ERROR)\b')
 
 
+_TROUBLE = re.compile(r"error|exception|traceback|warning|fatal|abort|terminate|killed|cannot|failed", re.IGNORECASE)
+"""Words of a line without a level that tells of trouble."""
+
+
 def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, str]]:
     """Yield TaskManager and text of each line; with `errors`, only warnings, errors and the lines that belong to them.
 
@@ -42,10 +46,15 @@ def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, s
 
 
 def chosen(found: list[str], errors: bool) -> Iterator[str]:
-    """Yield the lines, or only those of warnings and errors, with the stack traces behind them."""
-    shown = True
+    """Yield the lines, or only those of warnings and errors, with the stack traces behind them.
+
+    What a program printed before any line with a level counts by its words.
+    """
+    shown, leveled = not errors, False
     for line in found:
         if level := _LEVEL.match(line):
-            shown = not errors or level[1] in ("WARN", "ERROR")
+            shown, leveled = not errors or level[1] in ("WARN", "ERROR"), True
+        elif errors and not leveled and not (shown and line.startswith((" ", "\t"))):
+            shown = bool(_TROUBLE.search(line))
         if shown:
             yield line

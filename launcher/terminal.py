@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -11,13 +12,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from cluster_serving.launcher.command_log import log
+from cluster_serving.launcher.command_log import PROGRESS, log
 from cluster_serving.launcher.errors import LaunchError
 
 if TYPE_CHECKING:
     from rich.status import Status
 
 _FULL_WIDTH = 100_000
+_PROGRESS_S = 10.0
+"""Seconds between two lines about the progress of a step, in files and pipes."""
 
 console = Console(
     highlight=False,
@@ -65,19 +68,24 @@ class Progress(logging.Handler, AbstractContextManager["Progress"]):
     """Shows the steps of a block: on a terminal those that are finished and the present one; elsewhere plain lines."""
 
     def __init__(self) -> None:
-        super().__init__(logging.INFO)
+        super().__init__(PROGRESS)
         self._status: Status | None = console.status("") if console.is_interactive else None
         self._current = ""
+        self._told = 0.0
 
     def __enter__(self) -> Progress:
         log.addHandler(self)
         return self
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show the step that begins now; the step before it is finished."""
+        """Show the step that begins now, or how far it is; the step before it is finished."""
+        text = record.getMessage()
+        if record.levelno == PROGRESS:
+            self._show_progress(text)
+            return
         if record.levelno != logging.INFO:
             return
-        text = record.getMessage()
+        self._told = time.monotonic()
         if self._status is None:
             console.print(text)
             return
@@ -86,6 +94,13 @@ class Progress(logging.Handler, AbstractContextManager["Progress"]):
         self._current = text
         self._status.update(escape(text))
         self._status.start()
+
+    def _show_progress(self, text: str) -> None:
+        if self._status is not None:
+            self._status.update(escape(f"{self._current}: {text}"))
+        elif time.monotonic() >= self._told + _PROGRESS_S:
+            console.print(f"  {text}")
+            self._told = time.monotonic()
 
     def __exit__(self, kind: object, *exc: object) -> None:
         log.removeHandler(self)

@@ -32,6 +32,9 @@ RETIRING = "retiring"
 LAST = "last"
 """Field with the highest number that a generation of the job has ever had."""
 
+VERSION = "version"
+"""Field with the version of the last start that succeeded, of a model without numbered folders."""
+
 LEFT = "left"
 """Field with a counter: it changes when requests were handed over to other slots (`protocol.scripts.HAND_OVER`)."""
 
@@ -51,8 +54,7 @@ class Generation(JsonRecord):
         role: `CANDIDATE`, `SERVING`, `CANARY`, `SHADOW` or `RETIRING`.
         submission: Identifier of the start that made it, as in `SlotReport`.
         version: Version of its model, which results name.
-        numbered: The version is that of the model's folder; otherwise it is the number of the generation
-            that has loaded the model first.
+        numbered: The version is that of the model's folder; otherwise it counts the starts and updates that succeeded.
         share: Percentage of the requests of a canary or shadow, above 0 and up to 100.
         since: Time of its start in seconds since the epoch.
         flink: The Flink that runs it, as `launcher.services.flink_rest.Flink.place`; empty if its start did not tell.
@@ -80,11 +82,13 @@ class Generations:
     Attributes:
         all: Generations by number, in the order of their numbers.
         last: See `LAST`.
+        version: See `VERSION`; None if it is not known, as for a job that an older version of these commands started.
         left: See `LEFT`.
     """
 
     all: Mapping[int, Generation] = field(default_factory=dict)
     last: int = 0
+    version: int | None = None
     left: str = "0"
 
     @classmethod
@@ -93,7 +97,9 @@ class Generations:
         texts = {as_text(key): value for key, value in hash.items()}
         found = [Generation.from_json(value) for key, value in texts.items() if key.isdigit()]
         found.sort(key=lambda generation: generation.number)
-        return cls({each.number: each for each in found}, int(texts.get(LAST, 0)), as_text(texts.get(LEFT, "0")))
+        version = int(texts[VERSION]) if VERSION in texts else None
+        left = as_text(texts.get(LEFT, "0"))
+        return cls({each.number: each for each in found}, int(texts.get(LAST, 0)), version, left)
 
     def of_role(self, role: str) -> Generation | None:
         """Return the latest generation of a role; None if there is none."""

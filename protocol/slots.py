@@ -25,6 +25,8 @@ HEARTBEAT_S = 3.0
 SILENT_AFTER_S = 15.0
 """Seconds without a heartbeat after which a slot that had loaded its model counts as silent: its process is gone."""
 
+_MOST_TOLD = 8
+
 _WHITE = re.compile(r"\s")
 
 _STATES = ("ready", "loading", "failed", "silent", "stopped")
@@ -82,6 +84,27 @@ def matched(names: Collection[str], specs: Sequence[TensorSpec]) -> dict[str, Te
     if len(names) != len(specs) or (len(specs) > 1 and not by_name.keys().isdisjoint(names)):
         return {}
     return dict(zip(names, specs))
+
+
+def differing(names: Collection[str], specs: Sequence[TensorSpec]) -> str:
+    """Return the start of a message about names that `matched` does not take: the missing and the unknown ones.
+
+    It is empty if no name is the model's, as other names are matched by position.
+    """
+    known = {spec.name for spec in specs}
+    written = {_WHITE.sub("_", name) if any(spec.column for spec in specs) else name: name for name in names}
+    if known.isdisjoint(written):
+        return ""
+    missing = [spec.name for spec in specs if spec.name not in written]
+    unknown = [name for column, name in written.items() if column not in known]
+    told = [f"{_listed(found)} {what}" for found, what in ((missing, "missing"), (unknown, "unknown")) if found]
+    return f"{', '.join(told)}: " if told else ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name[:64]) for name in names[:_MOST_TOLD])
+    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+    return f"{shown}{more} {'is' if len(names) == 1 else 'are'}"
 
 
 def filled(shape: Sequence[int], expected: Sequence[int | None] | None) -> tuple[int, ...]:

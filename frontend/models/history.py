@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 STEP_S = 10
 """Seconds from one sample to the next."""
 
+_FIRST_S = 1
+"""Seconds to the first sample: requests before it are in no chart."""
+
 KEPT_S = 3600
 """Seconds that a sample is kept."""
 
@@ -59,9 +62,11 @@ class History:
 
     async def run(self) -> None:
         """Add samples until the task is cancelled."""
+        step = _FIRST_S
         while True:
             # Front ends that were started together would ask at the same moment.
-            await asyncio.sleep(STEP_S * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            await asyncio.sleep(step * random.uniform(0.5, 1))  # noqa: S311 - no secret
+            step = STEP_S
             try:
                 with suppress(ServingError):
                     await self.sample()

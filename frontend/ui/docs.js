@@ -4,6 +4,7 @@ import { samples } from "./samples.js";
 import { setUpTheme } from "./theme-button.js";
 
 const KEY = "cluster-serving-api-key";
+const MULTIPART = "multipart/form-data";
 const LANGUAGES = ["curl", "Python", "JavaScript"];
 
 let models = [];
@@ -44,25 +45,42 @@ function entry(api, { path, method, operation, others }) {
     make("tr", {}, make("th", { scope: "row" }, status), make("td", {}, resolve(api, response).description)));
   const fields = (operation.parameters ?? []).map((reference) => {
     const parameter = resolve(api, reference);
-    return [parameter, make("input", { title: parameter.description, autocomplete: "off" })];
+    const required = parameter.in === "path" || Boolean(parameter.required);
+    return [parameter, make("input", { title: parameter.description, autocomplete: "off", required })];
   });
   const kind = Object.keys(operation.requestBody?.content ?? {})[0];
-  const body = kind && make("textarea", { rows: 7, spellcheck: "false", "aria-label": "Request body" });
+  const parts = kind === MULTIPART ? partsOf(resolve(api, operation.requestBody.content[kind].schema)) : [];
+  const body = kind && kind !== MULTIPART && make("textarea", { rows: 7, spellcheck: "false", "aria-label": "Request body" });
   if (body) {
     const sample = example(api, operation.requestBody.content[kind].schema);
     body.value = kind.endsWith("json") ? JSON.stringify(sample, null, 2) : "secret=&salt=";
   }
   const output = make("pre", { tabindex: 0, "aria-label": "Answer", hidden: true });
-  const button = make("button", { type: "button", class: "quiet", onclick: () => send(path, method, fields, kind, body, output) }, "Send");
+  const button = make("button", { type: "button", class: "quiet", onclick: () => send(path, method, fields, kind, body, parts, output) }, "Send");
   return make("details", { class: "entry" },
     make("summary", {}, make("span", { class: "method" }, method.toUpperCase()), make("code", {}, path), make("span", { class: "hint" }, operation.summary)),
     ...(others.length ? [make("p", { class: "hint" }, "The same: ", make("code", {}, others.join(", ")))] : []),
     make("table", { class: "answers", "aria-label": "Answers" }, make("tbody", {}, ...answers)),
     ...fields.map(([parameter, input]) => make("label", { class: "field" }, `${parameter.name} (${parameter.in}) `, input)),
+    ...parts.map(([name, input]) => make("label", { class: "field" }, `${name} (form) `, input)),
     ...(body ? [body] : []), make("div", { class: "row" }, button), output);
 }
 
-async function send(path, method, fields, kind, body, output) {
+// A file is chosen, and a field of one value has that.
+function partsOf({ properties, required }) {
+  return Object.entries(properties).map(([name, schema]) => [name, make("input", schema.format === "binary"
+    ? { type: "file", required: required.includes(name) }
+    : { value: schema.const ?? "", autocomplete: "off", required: required.includes(name) })]);
+}
+
+function formOf(parts) {
+  const form = new FormData();
+  for (const [name, input] of parts) form.append(name, input.files ? input.files[0] : input.value);
+  return form;
+}
+
+async function send(path, method, fields, kind, body, parts, output) {
+  if (![...fields, ...parts].every(([, input]) => input.reportValidity())) return;
   let url = `.${path}`;
   const query = new URLSearchParams();
   const sent = { ...headers(), ...(body && { "content-type": kind }) };
@@ -73,7 +91,7 @@ async function send(path, method, fields, kind, body, output) {
   }
   output.hidden = false;
   try {
-    const response = await fetch(url + (query.size ? `?${query}` : ""), { method, headers: sent, body: body?.value });
+    const response = await fetch(url + (query.size ? `?${query}` : ""), { method, headers: sent, body: parts.length ? formOf(parts) : body?.value });
     output.textContent = `${response.status} ${response.statusText}\n${await response.text()}`;
   } catch (error) {
     output.textContent = String(error);

@@ -28,8 +28,14 @@ export function setText(element, text) {
 const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-/** A number as people read it: three digits of small ones, all of large ones. */
-export const number = (value) => (Math.abs(value) < 100 ? plain : whole).format(value);
+const hundredths = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+
+/** A number as people read it: hundredths below 1, then three digits, and all of large ones. */
+export function number(value) {
+  const size = Math.abs(value);
+  if (size && size < 0.005) return "<0.01";
+  return (size < 1 ? hundredths : size < 100 ? plain : whole).format(value);
+}
 
 /** "float32[?, 3, 8, 8]", as the server writes it. */
 export function typeText({ dtype, shape }) {

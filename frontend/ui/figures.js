@@ -47,6 +47,8 @@ export class Figures {
     this.#showChoice(versions);
     const points = history.points(range, bounds, this.#version);
     this.charts.forEach((chart) => chart.show(points, range.span, marks));
+    const end = points.at(-1)?.time ?? 0;
+    byId("marks-note").hidden = !marks.some((time) => time > end - range.span && time <= end);
     this.#showVersions(history, bounds, range, versions, served);
     this.#showFailures(history, range);
   }

@@ -171,7 +171,9 @@ class Model(ABC):
     @property
     def guesses(self) -> bool:
         """True if `warm_up` guesses sizes or texts that a real request may not have."""
-        return any(spec.dtype == "str" or None in (spec.record_shape or ()) for spec in self.inputs)
+        return any(
+            spec.dtype == "str" or spec.record_shape is None or None in spec.record_shape for spec in self.inputs
+        )
 
     @property
     def one_by_one(self) -> str:

@@ -58,10 +58,12 @@ def model_options(config: Config) -> ModelOptions:
     return _options(ModelOptions, "model", config, padding=tuple(config.padding.items()), slot=0, configured="")
 
 
-def job_options(config: Config, submission: str, payload_folder: str = "", generation: int = 1) -> JobOptions:
+def job_options(
+    config: Config, submission: str, payload_folder: str = "", generation: int = 1, version: int = 1
+) -> JobOptions:
     """Return all options of the job, of which `submission` identifies this start; see also `jobs.payload_folder`.
 
-    A model without versions (`config.versions.resolved`) has the number of the generation as its version.
+    `version` is that of a model without versions (`config.versions.resolved`).
     """
     numbered = config.model_version != LATEST
     return _options(
@@ -77,7 +79,7 @@ def job_options(config: Config, submission: str, payload_folder: str = "", gener
             job=config.job_name,
             payload_folder=payload_folder,
             generation=generation,
-            version=str(config.model_version if numbered else generation),
+            version=str(config.model_version if numbered else version),
             numbered=numbered,
             shadow=False,
         ),

@@ -109,7 +109,7 @@ def options() -> None:
     if config.execution_mode == "thread":
         checks.can_embed_python()
     config = _sized(config)
-    made = _options(config, _number(config))
+    made = _options(config, *_number(config))
     with opened(config) as store, translated(store.client):
         _await_end(store)
         try:
@@ -159,22 +159,23 @@ def _sized(config: Config) -> Config:
     return config
 
 
-def _options(config: Config, generation: int) -> JobOptions:
+def _options(config: Config, generation: int, version: int) -> JobOptions:
     # Clients are in other containers: only a folder that was named on purpose is shared with them.
     folder = "" if config.payload_folder == NO_FOLDER else config.payload_folder
-    return job_options(config, uuid.uuid4().hex, folder, generation)
+    return job_options(config, uuid.uuid4().hex, folder, generation, version)
 
 
-def _number(config: Config) -> int:
-    """Return the number of a new generation, when Redis can be used and has the secret of the model."""
-    number, problem = 0, ""
+def _number(config: Config) -> tuple[int, int]:
+    """Return number and version of a new generation, when Redis can be used and has the secret of the model."""
+    number, version, problem = 0, 0, ""
 
     def is_given() -> bool:
-        nonlocal number, problem
+        nonlocal number, version, problem
         try:
             with opened(config) as store:
                 store.put_secret(config)
                 number = store.next_number()
+                version = store.next_version(number)
         except (ServingError, RedisError, OSError) as error:
             if not problem:
                 print(f"Waiting for Redis at {config.redis_shown}: {error}", file=sys.stderr, flush=True)
@@ -184,7 +185,7 @@ def _number(config: Config) -> int:
 
     if not wait_until(is_given, _REDIS_WITHIN):
         raise LaunchError(f"Redis at {config.redis_shown} cannot be used: {problem}")
-    return number
+    return number, version
 
 
 def _await_end(store: JobStore, seconds: float = _ENDS_WITHIN) -> None:
@@ -209,6 +210,8 @@ def _answers(store: JobStore) -> bool:
 
 def _introduce(store: JobStore, options: JobOptions) -> None:
     """Tell Redis of the job: a generation that serves, and slots that are loading."""
+    # Nothing here learns later that the start has succeeded.
+    store.count_version(options)
     store.begin(generation_of(options, SERVING))
     store.announce(options.submission, options.model_parallelism)
 

@@ -163,7 +163,7 @@ def prepared(services: Services, config: Config, before: JobOptions | None = Non
         say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
     number = store.next_number()
     folder = payload_folder.ensure(config, store.payload_folder())
-    options = job_options(config, uuid.uuid4().hex, folder, number)
+    options = job_options(config, uuid.uuid4().hex, folder, number, store.next_version(number))
     options = model_copy.keep(services.target.home.path, config, options)
     return decision.laid_out(services.target, store, config, options, before)
 
@@ -177,12 +177,17 @@ def start_with(services: Services, config: Config, options: JobOptions) -> Start
         store.begin(generation_of(options, SERVING, services.flink.place))
         try:
             started = submit(services, config, options)
+            store.count_version(options)
             target.records.remember(options)
             store.note("running", layout=started.layout)
         except BaseException as error:
             # Also after Ctrl-C: a half started job would be in the way of the next start.
             target.records.forget(job)
             reason = str(error) if isinstance(error, Exception) else "the start was interrupted"
+            with suppress(RedisError):
+                # Slots that were ready may have answered: clients have seen the version.
+                if int(store.client.get(store.keys.answered) or 0):
+                    store.count_version(options)
             _note_stopped(config, job, options.submission, say, reason)
             raise
     return started

@@ -22,7 +22,7 @@ from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.events import record as record_event
 from cluster_serving.protocol.exposition import Reading, questions
-from cluster_serving.protocol.generations import CANARY, LAST, Generation, Generations
+from cluster_serving.protocol.generations import CANARY, LAST, VERSION, Generation, Generations
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
@@ -134,8 +134,22 @@ class JobStore:
         """Return a number that no generation of the job has had."""
         known = self.generations()
         last = max(known.last, *known.all, 0)
-        self.write(self.keys.generations, [LAST, last + 1])
+        self.write(self.keys.generations, [LAST, last + 1, *(() if last else (VERSION, 0))])
         return last + 1
+
+    def next_version(self, number: int) -> int:
+        """Return the version that a new generation has if its model has no numbered folders.
+
+        Starts that failed leave no gap. If no start has counted versions yet, the version is the number.
+        """
+        last = self.generations().version
+        return number if last is None else last + 1
+
+    def count_version(self, options: JobOptions) -> None:
+        """Count the version of a start that succeeded."""
+        if not options.redis.numbered:
+            last = self.generations().version or 0
+            self.write(self.keys.generations, [VERSION, max(last, int(options.redis.version))])
 
     def put(self, generation: Generation) -> None:
         """Write the record of a generation."""

@@ -276,6 +276,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
             if isinstance(error, (LaunchError, RedisError)):
                 raise LaunchError(f"{error}; job {job} goes on as it was") from None
             raise
+    store.count_version(options)
     services.target.records.remember(options)
     # A start takes longer, as a rule.
     time.sleep(max(0.0, noticed - time.monotonic()))

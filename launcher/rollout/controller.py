@@ -333,6 +333,7 @@ def main() -> None:
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
     shown = logging.StreamHandler(sys.stdout)
+    shown.setLevel(logging.INFO)
     shown.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S"))
     log.addHandler(shown)
     controller = Controller(given.path, given.since)

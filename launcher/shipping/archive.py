@@ -12,6 +12,7 @@ from typing import Any
 
 from isal import igzip
 
+from cluster_serving.launcher.command_log import say, say_progress
 from cluster_serving.launcher.services import state
 
 _CHUNK = 1 << 20
@@ -31,11 +32,14 @@ def path_of(kind: str, digest: str, suffix: str) -> Path:
     return folder() / f"{kind}-{digest[:16]}{suffix}"
 
 
-def write(path: Path, files: Iterable[tuple[PurePosixPath, Path]]) -> None:
+def write(path: Path, files: Iterable[tuple[PurePosixPath, Path]], what: str) -> None:
     """Write a tar file, compressed if its name ends with `.gz`, and remove old ones of its kind.
 
-    The archive appears under its name when it is complete. Owners are left out.
+    The archive appears under its name when it is complete. Owners are left out. `what` is packed, in words.
     """
+    files = list(files)
+    done, size = 0, sum(file.stat().st_size for _, file in files)
+    say(f"Packing {what}: {_megabytes(size)} MB{' before compression' if path.suffix == '.gz' else ''}")
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         # Level 1 of this library is four times as fast as that of zlib, and packs as well.
@@ -49,6 +53,8 @@ def write(path: Path, files: Iterable[tuple[PurePosixPath, Path]]) -> None:
                 info.mode |= 0o444
                 with file.open("rb") as content:
                     tar.addfile(info, content)
+                done += info.size
+                say_progress(f"{_megabytes(done)} of {_megabytes(size)} MB")
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -72,6 +78,10 @@ def digest_of(files: Iterable[tuple[PurePosixPath, Path]]) -> str:
             while chunk := content.read(_CHUNK):
                 digest.update(chunk)
     return digest.hexdigest()
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f}" if size >= 10_000_000 else f"{size / 1e6:.2g}"
 
 
 def _prune(path: Path) -> None:

@@ -11,12 +11,10 @@ from pathlib import Path, PurePosixPath
 from cluster_serving.job.main import check_model, engine_requirements
 from cluster_serving.job.options import NO_TOKENIZER, JobOptions
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.shipping import archive, environment, interpreter
 from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.protocol import filters, tracing
@@ -124,8 +122,7 @@ def _model(folder: Path) -> Path:
     files = [(name, file) for name, file in inside if not any(part.startswith(".") for part in name.parts)]
     path = archive.path_of("model", archive.digest_of(files), ".tar")
     if not archive.touch(path):
-        say(f"Packing the model, {memory.size_of(folder) / 1e6:.0f} MB")
-        archive.write(path, files)
+        archive.write(path, files, "the model")
     return path
 
 

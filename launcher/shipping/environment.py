@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path, PurePosixPath
 
-from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.services.flink_home import PACKAGES
 from cluster_serving.launcher.shipping import archive, distributions, interpreter
 
@@ -39,12 +38,12 @@ def ensure(extras: Iterable[str], with_interpreter: bool = True, requirements: I
     kind = NAME if with_interpreter else "packages"
     path = archive.path_of(kind, _digest(needed), ".tar.gz")
     if not archive.touch(path):
-        say(f"Packing {'Python and its' if with_interpreter else 'the'} packages, once for these versions")
+        what = f"{'Python and its' if with_interpreter else 'the'} packages, once for these versions"
         with tempfile.TemporaryDirectory(dir=archive.folder()) as work:
             base = interpreter.SITE_PACKAGES if with_interpreter else ""
             python = interpreter.files(Path(work)) if with_interpreter else ()
             packages = ((PurePosixPath(base, name), file) for name, file in _packages(needed))
-            archive.write(path, (entry for part in (python, packages) for entry in part))
+            archive.write(path, (entry for part in (python, packages) for entry in part), what)
     return path
 
 

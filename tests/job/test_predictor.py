@@ -56,6 +56,25 @@ def test_a_model_of_free_sizes_is_given_the_benefit_of_the_doubt(tmp_path):
     assert predictor(tmp_path, "topN(3)").report().post_processing == "topN(3)"
 
 
+@pytest.mark.parametrize("text", ["pickTopN(3)", "argmax | topN(1)", "topN(2) | softmax"])
+def test_a_filter_that_fits_no_size_of_an_output_is_refused_where_sizes_are_free(tmp_path, text):
+    save_doubling(tmp_path, -1)
+    with pytest.raises(ModelError, match=r"does not fit the model: .* needs"):
+        predictor(tmp_path, text)
+
+
+def test_a_filter_is_refused_by_the_shape_of_an_output_where_zeros_of_guessed_sizes_cannot_be_computed(tmp_path):
+    from openvino import opset13 as ops
+
+    x = ops.parameter([-1, -1], np.float32, name="x")
+    table = ops.reshape(x, np.array([-1, 7919, 4]), False)
+    model_zoo.save_openvino(tmp_path, {"x": x}, {"y": ops.reduce_mean(table, [1], False)})
+    with predictor(tmp_path, "topN(2)") as model:
+        assert model.report().untried
+    with pytest.raises(ModelError, match=r"pickTopN needs rows; output 'y' is float32 of shape \[4\]"):
+        predictor(tmp_path, "pickTopN(3)")
+
+
 def test_large_images_are_decoded_by_other_threads_and_small_ones_beside_them(tmp_path):
     """Each request gets its own answer, also beside damaged images."""
     model_zoo.save_openvino_digit_images(tmp_path)

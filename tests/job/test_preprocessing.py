@@ -90,6 +90,17 @@ def test_inputs_of_other_names_are_matched_by_position(two):
     ]
 
 
+def test_missing_and_unknown_names_are_told_first(two):
+    for record, problem in (
+        ({"a": A, "u": B}, "'b' is missing, 'u' is unknown: the request has the inputs 'a', 'u'; the model"),
+        ({"a": A}, "'b' is missing: the request has 1 inputs ('a'); the model"),
+        ({"a": A, "b": B, "c": A, "d": A}, "'c', 'd' are unknown: the request has 4 inputs"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            two.prepare(record)
+        assert str(caught.value).startswith(problem)
+
+
 @pytest.mark.parametrize("names", [("a", "u"), ("u", "b"), ("b", "u"), ("B", "A")])
 def test_misspelled_names_are_refused(two, names):
     """By position, the inputs could be swapped."""

@@ -49,3 +49,12 @@ def test_only_files_that_have_changed_are_sent_again(server, monkeypatch):
             server.files["a.log"] = content
             assert [line for _, line in islice(found, 1)] == lines
     assert server.sent == ["a.log", "b.out", "a.log", "a.log", "a.log"]
+
+
+def test_only_lines_of_trouble_are_errors():
+    levels = ["2026-01-02 03:04:05,678 INFO  a", "2026-01-02 03:04:05,678 ERROR b", "java.lang.X", "\tat c"]
+    assert list(task_logs.chosen(levels, errors=True)) == levels[1:]
+    # What engines print has no levels.
+    printed = ["Loaded 3 layers", "Traceback (most recent call last):", "  File a.py", "ValueError: b", "done"]
+    assert list(task_logs.chosen(printed, errors=True)) == printed[1:4]
+    assert list(task_logs.chosen(printed, errors=False)) == printed

@@ -4,6 +4,7 @@ import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,13 +26,7 @@ def write(table: pa.Table, url: str, start: str) -> None:
         system, path = fsspec.core.url_to_fs(f"{url.rstrip('/')}/{name}")
         content = pa.BufferOutputStream()
         pq.write_table(table, content)
-        try:
-            # At once: a store that gets a part has it as the file when this ends.
-            system.pipe_file(path, content.getvalue().to_pybytes())
-        except Exception:
-            with suppress(Exception):
-                system.rm_file(path)
-            raise
+        _pipe(system, path, content.getvalue().to_pybytes())
         return
     folder = Path(url)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -39,3 +34,23 @@ def write(table: pa.Table, url: str, start: str) -> None:
     unfinished = folder / f".{name}.part"
     pq.write_table(table, unfinished)
     unfinished.rename(folder / name)
+
+
+def _pipe(system: Any, path: str, content: bytes) -> None:
+    """Write a file of an fsspec file system at once, so that nobody ever sees a part of it under its name."""
+    from fsspec import AbstractFileSystem
+
+    # A file system such as HDFS or SFTP renames in one step; an object store, which copies, has a file whole or not.
+    renames = type(system).mv is not AbstractFileSystem.mv
+    folder, _, name = path.rpartition("/")
+    written = f"{folder}/.{name}.part" if renames else path
+    try:
+        if renames:
+            system.makedirs(folder, exist_ok=True)
+        system.pipe_file(written, content)
+        if renames:
+            system.mv(written, path)
+    except Exception:
+        with suppress(Exception):
+            system.rm_file(written)
+        raise

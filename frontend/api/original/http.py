@@ -20,7 +20,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
-from cluster_serving.frontend.server.http.responses import Json, Written, error_response, read_body, worst_error
+from cluster_serving.frontend.server.http.responses import Json, Written, dumps, error_response, read_body, worst_error
 from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import JobKeys
@@ -64,8 +64,11 @@ class _Codec(JsonCodec[DecodedRequest, Outcomes]):
     def encode(
         self, model: PublishedModel, asked: DecodedRequest, answer: Outcomes
     ) -> tuple[bytes, ServingError | None]:
-        # The status is that of the worst error, and the body has all predictions nevertheless.
+        # The status is that of the worst error, and the body has all predictions nevertheless; of one instance, they
+        # would say the same again.
         error = None if isinstance(answer, Columns) else worst_error(answer)
+        if error and len(answer) == 1 and self.form == "json":
+            return dumps({"error": error.message, "code": error.code}), error
         fields = {"error": error.message, "code": error.code} if error else None
         return predictions.body(answer, self.form, model.post_processing, fields), error
 

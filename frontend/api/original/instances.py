@@ -191,4 +191,5 @@ def _named(index: int, instance: Any, specs: Sequence[TensorSpec]) -> dict[str, 
     if isinstance(instance, list | str | int | float) and len(specs) == 1:
         return {specs[0].name: instance}
     of_model = f"; the model expects {', '.join(map(str, specs))}" if specs else ""
-    raise InvalidInput(f'instances[{index}] is {kind_of(instance)}; expected {{"name": value, …}}{of_model}')
+    kind = "empty ({})" if instance == {} else kind_of(instance)
+    raise InvalidInput(f'instances[{index}] is {kind}; expected {{"name": value, …}}{of_model}')

@@ -16,6 +16,7 @@ from cluster_serving.protocol.loopback import is_loopback
 
 _TIMEOUT = 10.0
 _LONGEST_URL = 2048
+_PORTS = {"http": 80, "https": 443}
 _NOT_NOW = (408, 429)
 """Statuses below 500 after which another attempt may succeed."""
 
@@ -44,7 +45,7 @@ class Receivers:
     """
 
     def __init__(self, hosts: Sequence[str], secret: str = "") -> None:
-        self._hosts = frozenset(hosts)
+        self._hosts = frozenset(host.lower() for host in hosts)
         # httpx follows no redirects by default, and must not: a redirect may lead to any host.
         self._client = _client(hosts) if hosts else None
         try:
@@ -63,13 +64,16 @@ class Receivers:
             raise InvalidInput(f"'callback' has more than {_LONGEST_URL} characters")
         try:
             parts = urlsplit(url if isinstance(url, str) else "")
-            place = f"{parts.hostname}:{parts.port}" if parts.port else f"{parts.hostname}"
+            place = f"{parts.hostname}:{parts.port or _PORTS.get(parts.scheme)}"
         except ValueError:
             place = ""
-        if not place or parts.scheme not in ("http", "https") or parts.username is not None:
+        if not place or not parts.hostname or parts.scheme not in ("http", "https") or parts.username is not None:
             raise InvalidInput("'callback' is not an address; expected http://host/… or https://host/…")
         if place not in self._hosts and parts.hostname not in self._hosts:
-            raise Forbidden("results may not be posted to the host of 'callback' (callbackHosts)")
+            raise Forbidden(
+                f"results may not be posted to {place}, the host of 'callback': callbackHosts of this front end names "
+                "the hosts, each as host or host:port"
+            )
 
     async def post(self, url: str, message_id: str, body: bytes) -> None:
         """Post a message; its id is the same in each attempt.

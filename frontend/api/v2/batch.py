@@ -16,7 +16,7 @@ from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 from cluster_serving.protocol.inputs import Array, Images
 from cluster_serving.protocol.results import Outputs
-from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, differing, filled
 from cluster_serving.protocol.tensors import Encoded, encode_parts
 
 _NONE = InferRequest({})
@@ -107,7 +107,8 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
     if inputs.keys() != specs.keys():
         shown = ", ".join(repr(name[:64]) for name in inputs) or "none"
         raise InvalidInput(
-            f"the request has the inputs {shown}; the model expects {', '.join(map(str, report.inputs))}"
+            f"{differing(inputs, report.inputs)}the request has the inputs {shown}; the model expects "
+            f"{', '.join(map(str, report.inputs))}"
         )
     images = {name for name, array in inputs.items() if array.dtype == object and specs[name].dtype != "str"}
     inputs = {name: array if name in images else _filled(specs[name], array) for name, array in inputs.items()}

@@ -43,6 +43,9 @@ _MOST_ANONYMOUS = 64
 _VERSION = "x-model-version"
 """Metadata that follows an answer: version of the model that gave it."""
 
+_LEAST_PING_MS = 1000
+"""Milliseconds between two pings of a client; one that pings more often is disconnected."""
+
 _IDENTITY = 1
 """The set of compression algorithms that holds no compression alone."""
 
@@ -155,6 +158,10 @@ class GrpcServer:
                 # Otherwise any second server on the port would take a part of the calls.
                 ("grpc.so_reuseport", int(beside)),
                 *self._ages(),
+                # By default, the third ping within 5 minutes ends an idle connection (too_many_pings): clients behind
+                # a load balancer ping each 10 s, also between their calls.
+                ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_MS),
+                ("grpc.keepalive_permit_without_calls", 1),
                 # gRPC expands a compressed message before it checks the size: 64 MiB become 64 GiB.
                 *(() if options.grpc_compression else (("grpc.compression_enabled_algorithms_bitset", _IDENTITY),)),
             ],

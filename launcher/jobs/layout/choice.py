@@ -1,15 +1,16 @@
 """Choice of a layout from measurements, without processes and without a clock.
 
 A batch may take as long as ten records in turn, or 50 ms if that is more. With `prefer: latency` it may take as long as
-two records. Among the layouts with such batches, the one with the most records per second is chosen. Of several within
-5 %, the one with the fewest copies is chosen, and then the one with the fewest threads. Its largest batch within 20 %
-of its best is the limit.
+two records. Among the layouts that compute one record as quickly as any, with such batches, the one with the most
+records per second is chosen. One that takes longer for one record is chosen for a quarter more records per second
+alone. Of several within 5 %, the one with the fewest copies is chosen, and then the one with the fewest threads. Its
+largest batch within 20 % of its best is the limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 
@@ -28,6 +29,12 @@ _RECORDS_IN_TURN_FOR_LATENCY = 2
 _ALIKE = 0.95
 """Ratio of two figures of which noise may be the reason."""
 
+_AS_QUICK = 1.1
+"""Ratio of the times of one record of two layouts that count as equally quick."""
+
+_CLEARLY_MORE = 1.25
+"""Ratio of records per second for which one record may take longer."""
+
 _WORTHY = 0.8
 """Ratio to the best batch of a layout down to which a larger batch is taken: reading and answering it cost less."""
 
@@ -38,7 +45,10 @@ _SLOW_MS = 500.0
 """Time of one record for which only single records are measured."""
 
 _IN_ANY_CASE = 3
-_ROUNDS = 2
+_LEAST_ROUNDS, _MOST_ROUNDS = 2, 8
+_EXPLORED = 0.6
+"""Share of the time after which no further sizes are measured: the rest is for the rivals, in turns."""
+
 _MOST_DIVISORS = 5
 _MOST_SHOWN = 3
 
@@ -84,13 +94,28 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A measurement of batches of one size: records per second of all copies, and milliseconds of a batch."""
+    """What was measured of batches of one size.
+
+    Attributes:
+        copies: Copies that computed beside each other.
+        threads: Threads of each.
+        batch: Records of a batch.
+        rate: Records per second of all copies, the most of several measurements.
+        batch_ms: Milliseconds of a batch in that measurement.
+        least_rate: The fewest records per second of several measurements; 0 after one.
+    """
 
     copies: int
     threads: int
     batch: int
     rate: float
     batch_ms: float
+    least_rate: float = 0.0
+
+    @property
+    def worst(self) -> float:
+        """The fewest records per second that were measured."""
+        return self.least_rate or self.rate
 
     @property
     def layout(self) -> Layout:
@@ -100,6 +125,9 @@ class Figure:
 
 Measure = Callable[[int, int, int], Figure]
 """Measures copies, threads and batch."""
+
+IsOver = Callable[[float], bool]
+"""Returns True if a share of the time is over."""
 
 
 def candidates(cores: int, asked: Asked, gpus: int = 0) -> list[tuple[int, int]]:
@@ -126,10 +154,8 @@ def candidates(cores: int, asked: Asked, gpus: int = 0) -> list[tuple[int, int]]
     return list(dict.fromkeys(pairs))
 
 
-def explore(
-    pairs: Sequence[tuple[int, int]], asked: Asked, measure: Measure, is_over: Callable[[], bool]
-) -> list[Figure]:
-    """Measure batches of growing size in each layout, and then again what is close to the best, until time is over.
+def explore(pairs: Sequence[tuple[int, int]], asked: Asked, measure: Measure, is_over: IsOver) -> list[Figure]:
+    """Measure batches of growing size in each layout; then rivals in turns until the order is clear, or time is over.
 
     A layout is left when a batch takes too long, or is no faster than the smaller one and not quick. All is left when
     one copy of one thread is fast enough. Of several measurements of the same, the best one counts: others are slower
@@ -137,21 +163,21 @@ def explore(
     """
     best: dict[Layout, Figure] = {}
 
-    def take(figure: Figure) -> Figure:
-        known = best.get(figure.layout)
-        best[figure.layout] = figure if known is None or figure.rate > known.rate else known
+    def take(copies: int, threads: int, batch: int) -> Figure:
+        figure = measure(copies, threads, batch)
+        best[figure.layout] = _joined(best.get(figure.layout), figure)
         return best[figure.layout]
 
     sizes = SIZES if asked.batch is None else tuple(sorted({1, asked.batch}))
     for index, (copies, threads) in enumerate(pairs):
         # One thread, all threads, and a copy per core have a figure in any case: a slow model needs it most.
-        if index >= _IN_ANY_CASE and is_over():
+        if index >= _IN_ANY_CASE and is_over(_EXPLORED):
             break
-        single = last = take(measure(copies, threads, 1))
+        single = last = take(copies, threads, 1)
         for size in sizes[1:]:
-            if is_over() or single.batch_ms > _SLOW_MS:
+            if is_over(_EXPLORED) or single.batch_ms > _SLOW_MS:
                 break
-            figure = take(measure(copies, threads, size))
+            figure = take(copies, threads, size)
             slow = figure.batch_ms > _limit_ms(single, asked.latency)
             useless = figure.rate < last.rate / _ALIKE and figure.batch_ms > _LONGEST_BATCH_MS / 2
             last = figure
@@ -159,14 +185,47 @@ def explore(
                 break
         if (copies, threads) == (1, 1) and last.rate >= ENOUGH:
             return list(best.values())
-    allowed = [figure for group in _by_pair([*best.values()]) for figure in _allowed(group, asked)]
-    top = max(figure.rate for figure in allowed)
-    rivals = [figure for figure in allowed if figure.rate >= _SETTLED * top]
-    for rival in _ROUNDS * rivals:
-        if is_over():
+    rivals = _rivals([*best.values()], asked)
+    for number in range(_MOST_ROUNDS if len(rivals) > 1 else _LEAST_ROUNDS):
+        if number >= _LEAST_ROUNDS and is_clear([*best.values()], asked):
             break
-        take(measure(rival.copies, rival.threads, rival.batch))
+        for rival in rivals:
+            if is_over(1.0):
+                return list(best.values())
+            take(rival.copies, rival.threads, rival.batch)
     return list(best.values())
+
+
+def _joined(known: Figure | None, figure: Figure) -> Figure:
+    """Return the figure of a further measurement of the same."""
+    if known is None:
+        return figure
+    return replace(max(known, figure, key=attrgetter("rate")), least_rate=min(known.worst, figure.worst))
+
+
+def _rivals(figures: Sequence[Figure], asked: Asked) -> list[Figure]:
+    """Return the figures to measure again: close to the best, and single records, which decide on latency.
+
+    Of each size they are beside each other, so that a disturbance meets all layouts.
+    """
+    allowed = [figure for group in _by_pair(figures) for figure in _allowed(group, asked)]
+    top = max(figure.rate for figure in allowed)
+    close = {figure.layout for figure in allowed if figure.rate >= _SETTLED * top}
+    pairs = {(layout.copies, layout.threads) for layout in close}
+    single = {figure.layout for figure in figures if figure.batch == 1 and (figure.copies, figure.threads) in pairs}
+    chosen = [figure for figure in figures if figure.layout in close | single]
+    return sorted(chosen, key=attrgetter("batch"))
+
+
+def is_clear(figures: Sequence[Figure], asked: Asked) -> bool:
+    """Return True if the layout that is chosen stays so at its worst, while all others are at their best."""
+    chosen = choose(figures, asked)
+    pair = (chosen.copies, chosen.threads)
+    doubted = [
+        replace(figure, rate=figure.worst) if (figure.copies, figure.threads) == pair else figure for figure in figures
+    ]
+    again = choose(doubted, asked)
+    return (again.copies, again.threads) == pair
 
 
 def choose(figures: Sequence[Figure], asked: Asked) -> Figure:
@@ -175,13 +234,37 @@ def choose(figures: Sequence[Figure], asked: Asked) -> Figure:
     groups = sorted(_by_pair(fitting), key=lambda group: (group[0].copies, group[0].threads))
     if asked.latency:
         fastest = min(group[0].batch_ms for group in groups)
-        chosen = next(group for group in groups if _ALIKE * group[0].batch_ms <= fastest)
+        chosen: Sequence[Figure] = next(group for group in groups if _ALIKE * group[0].batch_ms <= fastest)
     else:
-        rates = [max(figure.rate for figure in _allowed(group, asked)) for group in groups]
-        chosen = next(group for group, rate in zip(groups, rates, strict=True) if rate >= _ALIKE * max(rates))
+        chosen = _most_records(groups, asked)
     allowed = _allowed(chosen, asked)
     rate = max(figure.rate for figure in allowed)
     return max((figure for figure in allowed if figure.rate >= _WORTHY * rate), key=attrgetter("batch"))
+
+
+def _most_records(groups: Sequence[Sequence[Figure]], asked: Asked) -> Sequence[Figure]:
+    """Return the group with the most records per second, in which one record does not take longer without a need."""
+    alone: dict[int, float] = {}
+    for single, *_ in groups:
+        # One request in flight is computed by one copy, however many there are.
+        alone[single.threads] = min(single.batch_ms, alone.get(single.threads, single.batch_ms))
+    best = {id(group): max(_allowed(group, asked), key=attrgetter("rate")) for group in groups}
+    chosen: Sequence[Figure] | None = None
+    left = list(groups)
+    while left:
+        limit = _AS_QUICK * min(alone[group[0].threads] for group in left)
+        quick = [group for group in left if alone[group[0].threads] <= limit]
+        left = [group for group in left if alone[group[0].threads] > limit]
+        most = max(best[id(group)].rate for group in quick)
+        found = next(group for group in quick if best[id(group)].rate >= _ALIKE * most)
+        if chosen is None or _is_clearly_more(best[id(found)], best[id(chosen)]):
+            chosen = found
+    assert chosen is not None  # noqa: S101 - for mypy
+    return chosen
+
+
+def _is_clearly_more(figure: Figure, other: Figure) -> bool:
+    return figure.rate >= _CLEARLY_MORE * other.rate and figure.worst > other.rate
 
 
 def best_layout(figures: Sequence[Figure], asked: Asked) -> Layout:

@@ -61,7 +61,7 @@ class Decider:
         if not (self._asked.is_complete or (known and known.answers(self._asked))):
             if before is not None:
                 return self._as_before(before)
-            known = self._measured(known)
+            known = self._measured(known) or known
         layout = self._usual()
         if known and not self._asked.is_complete and not known.problem:
             layout = choice.best_layout(known.figures, self._asked)
@@ -80,9 +80,11 @@ class Decider:
         """
         self._read()
         free = Asked(latency=self._asked.latency)
-        found = Measured().with_figures(free, self._measure(free, seconds))
+        figures, disturbed = self._measure(free, seconds)
+        found = Measured().with_figures(free, figures, disturbed)
         if not choice.has_figures(found.figures, self._asked):
-            found = found.with_figures(self._asked, self._measure(self._asked, seconds / len(SIZES)))
+            figures, again = self._measure(self._asked, seconds / len(SIZES))
+            found = found.with_figures(self._asked, figures, disturbed or again)
         self._write(found)
         layout = choice.best_layout(found.figures, self._asked)
         return Tuned(found.figures, layout, self.described(layout))
@@ -90,22 +92,27 @@ class Decider:
     def described(self, layout: Layout | None = None) -> str:
         """Return the line that describes a layout, or that of the options."""
         known = self._read()
-        return choice.described(self._cores, layout or layout_of(self._options), known.figures if known else ())
+        text = choice.described(self._cores, layout or layout_of(self._options), known.figures if known else ())
+        disturbed = known.disturbed if known else ""
+        return f"{text}; provisional, as {disturbed}: the next start measures again" if disturbed else text
 
     def _measured(self, known: Measured | None) -> Measured | None:
         """Measure; return None if that has failed."""
         say("Measuring the layout: modelParallelism, threadPerModel and maxBatchSize, as far as they are not set")
         try:
-            found = (known or Measured()).with_figures(self._asked, self._measure(self._asked, SECONDS))
+            # What was disturbed has no part in the next choice.
+            kept_before = known if known and not known.disturbed else Measured()
+            found = kept_before.with_figures(self._asked, *self._measure(self._asked, SECONDS))
         except NotMeasured as problem:
-            warn(f"the layout cannot be measured: {problem}; it is {self._usual()}")
+            reason = self._options.model.as_configured(str(problem))
+            warn(f"the layout cannot be measured: {reason}; it is {self._usual()}")
             if not problem.lasts:
                 return None
             found = Measured(problem=str(problem))
         self._write(found)
         return found
 
-    def _measure(self, wanted: Asked, seconds: float) -> list[Figure]:
+    def _measure(self, wanted: Asked, seconds: float) -> tuple[list[Figure], str]:
         try:
             size = size_of(self._options.model)
             log = state.root() / _LOG

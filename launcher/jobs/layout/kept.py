@@ -37,23 +37,27 @@ class Measured:
         figures: The figures; empty if nothing could be measured.
         scopes: Copies and threads that were asked for; None for those that were measured.
         problem: Reason why nothing could be measured.
+        disturbed: What disturbed the last measurement, in words: its figures are provisional. Empty if nothing did.
     """
 
     figures: tuple[Figure, ...] = ()
     scopes: tuple[Scope, ...] = ()
     problem: str = ""
+    disturbed: str = ""
 
     def answers(self, asked: Asked) -> bool:
         """Return True if what is asked needs no measurement."""
+        if self.disturbed:
+            return False
         if self.problem or _scope(asked) in self.scopes:
             return True
         return (None, None) in self.scopes and has_figures(self.figures, asked)
 
-    def with_figures(self, asked: Asked, figures: Sequence[Figure]) -> Measured:
+    def with_figures(self, asked: Asked, figures: Sequence[Figure], disturbed: str = "") -> Measured:
         """Return a measurement with new figures, in place of the old ones of the same copies and threads."""
         new = {(figure.copies, figure.threads) for figure in figures}
         old = [each for each in self.figures if (each.copies, each.threads) not in new]
-        return Measured((*figures, *old), (*self.scopes, _scope(asked)))
+        return Measured((*figures, *old), (*self.scopes, _scope(asked)), disturbed=disturbed)
 
 
 def key(options: JobOptions, cores: int) -> str:
@@ -87,7 +91,8 @@ def read(name: str) -> Measured | None:
     with suppress(OSError, ValueError, TypeError, KeyError):
         raw = json.loads(_file(name).read_text("utf8"))
         figures = tuple(Figure(**each) for each in raw["figures"])
-        return Measured(figures, tuple((copies, threads) for copies, threads in raw["scopes"]), raw["problem"])
+        scopes = tuple((copies, threads) for copies, threads in raw["scopes"])
+        return Measured(figures, scopes, raw["problem"], raw.get("disturbed", ""))
     return None
 
 

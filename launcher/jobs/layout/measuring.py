@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.launcher.jobs.layout.choice import Asked, Figure, candidates, explore
+from cluster_serving.launcher.jobs.layout.quiet import Surroundings
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.supervisor import python_command
 
@@ -47,8 +48,8 @@ def measure(
     seconds: float,
     timeout: float,
     log: Path,
-) -> list[Figure]:
-    """Measure the layouts for what is asked.
+) -> tuple[list[Figure], str]:
+    """Measure the layouts for what is asked; return the figures, and in words what disturbed them.
 
     Args:
         options: Options of the job.
@@ -78,14 +79,16 @@ def measure(
         groups = {threads: loading(threads) for threads in dict.fromkeys(threads for _, threads in pairs)}
         for group in groups.values():
             group.device()
-        deadline = time.monotonic() + seconds
+        surroundings = Surroundings(cores)
+        began = time.monotonic()
         window = min(max(seconds / _POINTS, _SHORTEST_S), _LONGEST_S)
 
         def figure(copies: int, threads: int, batch: int) -> Figure:
             rate, batch_s = groups[threads].compute(copies, batch, window)
             return Figure(copies, threads, batch, round(rate, 1), round(1000 * batch_s, 3))
 
-        return explore(pairs, asked, figure, lambda: time.monotonic() > deadline)
+        figures = explore(pairs, asked, figure, lambda share: time.monotonic() > began + share * seconds)
+        return figures, surroundings.disturbance()
 
 
 def _fitting(pairs: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:

@@ -205,6 +205,32 @@ def test_the_example_of_the_docs_reads_the_log(make, tmp_path, monkeypatch):
     assert list(found["rows"]["input.x"].to_numpy()) == [5]
 
 
+def test_a_file_system_that_is_gone_has_no_half_file_under_its_name(tmp_path):
+    """A part stays if the connection breaks, as nothing can be removed then; programs that read the log skip it."""
+    import fsspec
+    from fsspec.implementations.local import LocalFileSystem
+
+    class Gone(LocalFileSystem):
+        protocol = "gone"
+
+        def pipe_file(self, path, value, **options):
+            super().pipe_file(path, value[: len(value) // 2], **options)
+            raise OSError("connection lost")
+
+        def rm_file(self, path):
+            raise OSError("connection lost")
+
+    table = pa.table({"x": [1]})
+    fsspec.register_implementation("gone", Gone, clobber=True)
+    with pytest.raises(OSError, match="connection lost"):
+        places.write(table, f"gone://{tmp_path}/log", "part")
+    (part,) = (tmp_path / "log").iterdir()
+    assert part.name.startswith(".part-") and part.suffix == ".part"
+    places.write(table, f"file://{tmp_path}/log", "whole")
+    assert len([*(tmp_path / "log").iterdir()]) == 2
+    assert pq.read_table(tmp_path / "log") == table
+
+
 def test_a_store_that_breaks_off_keeps_no_half_file():
     import fsspec
     from fsspec.implementations.memory import MemoryFileSystem

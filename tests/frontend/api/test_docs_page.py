@@ -103,6 +103,21 @@ def test_an_operation_is_sent_from_its_form(chromium, serve, report, job):
         expect(entry.get_by_label("Answer", exact=True)).to_contain_text(job)
 
 
+def test_a_file_is_sent_from_its_form_and_a_form_without_a_name_is_not_sent(chromium, serve, report, job):
+    report(*INPUTS["small"])
+    with browser.watched(chromium, serve(f"--models={job}").url) as page:
+        page.goto("docs")
+        page.get_by_text("/v1/files", exact=True).first.click()
+        entry = page.locator("details[open]")
+        entry.get_by_label("file (form)").set_input_files({"name": "a.jsonl", "mimeType": "", "buffer": b"{}\n"})
+        entry.get_by_role("button", name="Send").click()
+        expect(entry.get_by_label("Answer", exact=True)).to_contain_text('"filename":"a.jsonl"')
+        page.get_by_text("/v1/files", exact=True).first.click()
+        page.get_by_text("/v1/files/{id}", exact=True).first.click()
+        entry.get_by_role("button", name="Send").click()
+        expect(entry.get_by_label("Answer", exact=True)).to_be_hidden()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_can_be_read_and_fields_have_names(chromium, serve, report, job, scheme):
     report(*INPUTS["small"])

@@ -3,6 +3,8 @@
 import pytest
 import redis
 
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.job.options import JobOptions, ModelOptions
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANDIDATE, RETIRING, SERVING, Generation
 from cluster_serving.protocol.keys import GROUP, JobKeys
@@ -69,3 +71,32 @@ def test_a_full_redis_takes_a_change(client, job):
     store.hand_over(1, 2)
     store.end(1)
     assert store.generations().all == {2: second}
+
+
+def test_a_start_that_failed_leaves_no_gap_in_the_versions(client, job):
+    store = JobStore(client, job)
+    assert (store.next_number(), store.next_version(1)) == (1, 1)
+    # The first start fails.
+    assert (store.next_number(), store.next_version(2)) == (2, 1)
+    store.count_version(_options(2, "1"))
+    assert (store.next_number(), store.next_version(3)) == (3, 2)
+    # A generation that starts again as it was before has its version.
+    store.count_version(_options(3, "1"))
+    assert store.next_version(4) == 2
+    store.count_version(_options(4, "2021", numbered=True))
+    assert store.next_version(5) == 2
+
+
+def test_versions_of_a_job_that_an_older_version_started_go_on_with_the_numbers(client, job):
+    store = JobStore(client, job)
+    store.put(Generation(3, SERVING, version="3"))
+    assert store.next_number() == 4
+    assert store.next_version(4) == 4
+    store.count_version(_options(4, "4"))
+    assert store.next_number() == 5
+    assert store.next_version(5) == 5
+
+
+def _options(generation, version, numbered=False):
+    redis = RedisOptions("redis://localhost", "any", generation=generation, version=version, numbered=numbered)
+    return JobOptions("start", ModelOptions("model"), redis)

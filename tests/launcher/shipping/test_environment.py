@@ -72,12 +72,12 @@ def test_a_write_that_is_interrupted_leaves_no_archive(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path))
     path = archive.path_of("model", "0" * 64, ".tar")
 
-    def files():
-        yield Path("a"), Path(sys.executable)
+    def interrupt(text):
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(archive, "say_progress", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        archive.write(path, files())
+        archive.write(path, [(Path("a"), Path(sys.executable))], "the model")
     assert list(archive.folder().iterdir()) == []
     assert not archive.touch(path)
 

@@ -227,6 +227,8 @@ def test_one_bad_instance_leaves_the_others_their_answers(ask):
     assert (first, last) == ({"value": [1.0]}, {"value": [3.0]})
     assert bad == {"error": response.json()["error"], "code": "INVALID_INPUT"}
     assert "instances[1].x" in bad["error"]
+    alone = ask.post("/predict", json={"instances": [{}]}).json()
+    assert alone.keys() == {"error", "code"} and alone["error"].startswith("instances[0] is empty ({}); expected")
     assert ask.post("/zoo-0.9/predict", json={"instances": [{"x": None}]}).json()["predictions"] == ["{value=NaN}"]
 
 

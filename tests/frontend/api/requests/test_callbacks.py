@@ -19,6 +19,7 @@ import pytest
 
 from cluster_serving.frontend.api.requests import callback as callback_module
 from cluster_serving.frontend.api.requests import delivery
+from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.leased_work import LeasedWork
 from cluster_serving.frontend.main import main
 from cluster_serving.frontend.models.dispatch import Dispatch
@@ -189,7 +190,7 @@ def test_a_host_is_checked_again_where_the_callback_is_posted(serve, db, job, le
     call(db, queue_of(job).put(callback.id, callback.content(), 0, new=True))
     serve("--callbackHosts=elsewhere")
     _, letter = only(letters)
-    assert letter.error == "results may not be posted to the host of 'callback' (callbackHosts)"
+    assert letter.error.startswith(f"results may not be posted to {receiver.place}, the host of 'callback': callback")
     assert not receiver.posts
 
 
@@ -401,3 +402,21 @@ def test_the_command_logs_no_addresses_of_callbacks(monkeypatch):
     with pytest.raises(SystemExit):
         main(["--no-such-option"])
     assert logger.level == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("hosts", "url"),
+    [
+        (["host:80"], "http://host/x"),
+        (["host:443"], "https://host"),
+        (["Host"], "http://host:9000/"),
+        (["host:9000"], "http://HOST:9000/"),
+    ],
+)
+def test_a_host_is_allowed_with_its_port_also_where_the_address_has_the_usual_one(hosts, url):
+    receivers = callback_module.Receivers(hosts)
+    receivers.check(url)
+    for other in ("http://host:81/", "https://other/"):
+        if hosts != ["Host"] or "other" in other:
+            with pytest.raises(Forbidden, match="callbackHosts"):
+                receivers.check(other)

@@ -76,6 +76,28 @@ def test_a_stream_for_whose_messages_there_is_no_memory_ends(serve):
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+@pytest.mark.parametrize("has_call", [True, False])
+def test_a_client_may_ping_while_nothing_is_sent(serve, has_call):
+    """By default, gRPC ends such a connection with the fourth ping."""
+    options = [("grpc.keepalive_time_ms", 1500), ("grpc.keepalive_permit_without_calls", 1)]
+    options += [("grpc.http2.max_pings_without_data", 0)]
+    states = []
+    front, go_on = serve(), threading.Event()
+
+    def late():
+        go_on.wait()
+        yield NO_MESSAGE
+
+    with grpc.insecure_channel(front.grpc, options) as channel:
+        channel.subscribe(states.append, try_to_connect=True)
+        wait_until(lambda: grpc.ChannelConnectivity.READY in states)
+        replies = channel.stream_stream(STREAM, None, None)(late(), timeout=60) if has_call else iter(())
+        time.sleep(10)
+        go_on.set()
+        assert len([*replies]) == has_call
+        assert states[states.index(grpc.ChannelConnectivity.READY) :] == [grpc.ChannelConnectivity.READY]
+
+
 def endless(message):
     yield message
     threading.Event().wait(120)

@@ -10,6 +10,7 @@ from cluster_serving.launcher.jobs import model_copy
 from cluster_serving.launcher.jobs.layout.choice import Layout
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
+from cluster_serving.launcher.jobs.layout.quiet import Surroundings, told
 from cluster_serving.protocol import cgroup
 from tests.support.fixtures.predictor import save_doubling
 
@@ -32,6 +33,7 @@ def model(tmp_path):
 @pytest.fixture
 def decider(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_SERVING_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: "")
 
     def decider(folder, **keys):
         config = Config.model_validate({"modelPath": str(folder)} | keys)
@@ -72,6 +74,32 @@ def test_a_start_which_copies_the_model_takes_the_figures_of_tune(decider, model
     assert started.decide() == tuned.layout
     assert started.described(tuned.layout) == tuned.text
     assert not said
+
+
+def test_what_was_measured_on_a_busy_machine_is_provisional_and_measured_again(decider, model, said, monkeypatch):
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: told(1.2, 0.0, 2))
+    layout = decider(model).decide()
+    text = "; provisional, as other programs used 1.2 of 2 cores: the next start measures again"
+    assert decider(model).described(layout).endswith(text)
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: "")
+    layout = decider(model).decide()
+    assert len(said) == 2
+    assert "provisional" not in decider(model).described(layout)
+    decider(model).decide()
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("used", "stolen", "cores", "text"),
+    [
+        (0.1, 0.01, 2, ""),
+        (1.2, 0.5, 2, "other programs used 1.2 of 2 cores"),
+        (2.0, 0.0, 64, ""),
+        (0.0, 0.05, 2, "the hypervisor took 5% of the time"),
+    ],
+)
+def test_a_machine_is_quiet_if_others_use_little_of_it(used, stolen, cores, text):
+    assert told(used, stolen, cores) == text
 
 
 def test_a_model_that_cannot_be_loaded_is_left_to_the_slots(decider, model, said):
