@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.frontend import app
-from cluster_serving.frontend.api import docs, page
+from cluster_serving.frontend.api import docs, page, v1
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
 from cluster_serving.frontend.api.v2.datatypes import INPUTS
 from cluster_serving.frontend.api.v2.http import UNSUPPORTED
@@ -71,6 +71,7 @@ def test_every_path_is_documented(serve):
     described = {(path, method) for path, methods in paths.items() for method in methods}
     # Scripts and styles of the page are no API, nor is what is answered with "not supported".
     others = {(path, method) for path in {*page.PATHS, *UNSUPPORTED} - {"/ui", "/docs"} for method in ("get", "post")}
+    others |= {(path, method.lower()) for path in v1.VERBS for method in v1.ANY_METHOD}
     assert served - others == described
 
 
