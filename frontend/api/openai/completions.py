@@ -146,6 +146,22 @@ def prompt_of(report: SlotReport) -> TensorSpec:
     return found[0]
 
 
+def takes(report: SlotReport) -> frozenset[str]:
+    """Return what a model surely answers: `completions` and `chat`, of which it takes nothing but their parameters."""
+    names = {spec.name for spec in report.inputs}
+    texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name != "finish_reason"]
+    if len(texts) != 1 or texts[0].record_shape != ():
+        return frozenset()
+    known = DEFAULTS.keys() | NEUTRAL.keys() | {"messages", "system"}
+    if "messages" in names:
+        return frozenset({"chat"} if names <= known else ())
+    try:
+        prompt = prompt_of(report).name
+    except InvalidInput:
+        return frozenset()
+    return frozenset({"chat", *(() if "system" in names else ("completions",))} if names <= known | {prompt} else ())
+
+
 def text_input(spec: TensorSpec, text: str) -> Array:
     """Return a text as an input of the shape that a model takes."""
     return np.full(() if spec.record_shape == () else (1,), text, object)

@@ -75,6 +75,26 @@ def test_every_path_is_documented(serve):
     assert served - others == described
 
 
+def test_generators_of_clients_find_names_of_operations_and_elements_of_arrays():
+    document = docs.document(keys=False)
+    names = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
+    assert len({*names}) == len(names)
+    assert "getV1FilesByIdContent" in names
+
+    def check(schema, within):
+        if isinstance(schema, dict):
+            kinds = schema.get("type", "")
+            assert "array" not in kinds or "items" in schema, schema
+            name = schema.get("$ref", "").rpartition("/")[2]
+            assert name not in within, f"{name} refers to itself"
+            if "/schemas/" in schema.get("$ref", ""):
+                check(document["components"]["schemas"][name], {*within, name})
+        for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+            check(part, within)
+
+    check(document["components"]["schemas"], set())
+
+
 @pytest.mark.parametrize("kind", ["parameters", "responses", "schemas"])
 def test_every_component_is_referred_to_and_every_reference_has_one(kind):
     document = docs.document(keys=False)
