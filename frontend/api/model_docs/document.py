@@ -121,7 +121,10 @@ def _schemas(general: Mapping[str, Any], report: SlotReport, as_texts: bool) -> 
 
 def _openai(general: Schema, model: str) -> Schema:
     """Return the bodies of OpenAI's API with an example for a model."""
-    examples_of = {"Completions": {"prompt": "text"}, "ChatCompletions": {"messages": examples.MESSAGES}}
+    examples_of: dict[str, Schema] = {
+        "Completions": {"prompt": "text"},
+        "ChatCompletions": {"messages": examples.MESSAGES},
+    }
     return {name: {**general[name], "example": {"model": model, **sent}} for name, sent in examples_of.items()}
 
 

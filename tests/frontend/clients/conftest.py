@@ -2,9 +2,11 @@
 
 from contextlib import ExitStack
 
+import httpx
 import pytest
 
 from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
+from tests.support.fixtures.waiting import wait_until
 
 VECTOR = """
     class Handler:
@@ -63,4 +65,6 @@ def models(redis_server, serve, tmp_path):
         for name, code in MODELS.items():
             (tmp_path / name).mkdir()
             stack.enter_context(generating(redis_server.port, name, tmp_path / name, code))
-        yield serve(f"--models={','.join(MODELS)}", f"--requiredModels={','.join(MODELS)}")
+        front = serve(f"--models={','.join(MODELS)}", f"--requiredModels={','.join(MODELS)}")
+        wait_until(lambda: httpx.get(f"{front.url}/health/ready").is_success)
+        yield front
