@@ -210,7 +210,7 @@ def _tensors(key: str, tensors: object) -> Sequence[Mapping[str, Any]]:
     if not isinstance(tensors, list) or not tensors:
         raise InvalidInput(f"{key!r} is missing or not a list of tensors")
     for index, tensor in enumerate(tensors):
-        name = tensor.get("name") if isinstance(tensor, dict) else None
+        name = _mapping(f"{key}[{index}]", tensor).get("name")
         if not isinstance(name, str) or not name:
             raise InvalidInput(f"{key}[{index}] has no name")
     return tensors
