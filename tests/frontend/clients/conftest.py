@@ -14,7 +14,7 @@ VECTOR = """
         outputs = {"y": "float32[3]"}
 
         def predict(self, batch):
-            return {"y": 2 * batch["x"]}
+            return {"y": -batch["x"]}
     """
 
 WORD = """

@@ -23,10 +23,10 @@ async def main():
     assert await client.is_model_ready(url, "vector")
     for name, binary in (("x", False), ("x", True), ("input-0", False)):
         answer = await client.infer(url, request(name, binary), model_name="vector")
-        np.testing.assert_array_equal(answer.outputs[0].as_numpy(), 2 * X)
+        np.testing.assert_array_equal(answer.outputs[0].as_numpy(), -X)
     v1 = InferenceRESTClient(RESTConfig(protocol="v1"))
     answer = await v1.infer(url, {"instances": X.tolist()}, model_name="vector")
-    assert answer == {"predictions": (2 * X).tolist()}
+    assert answer == {"predictions": (-X).tolist()}
     assert await v1.is_model_ready(url, "vector")
     try:
         await v1.explain(url, "vector", {"instances": X.tolist()})
@@ -39,7 +39,7 @@ async def main():
         assert await client.is_server_ready()
         assert await client.is_model_ready("vector")
         answer = await client.infer(request())
-        np.testing.assert_array_equal(answer.outputs[0].as_numpy(), 2 * X)
+        np.testing.assert_array_equal(answer.outputs[0].as_numpy(), -X)
 
 
 asyncio.run(main())

@@ -28,9 +28,9 @@ def infer(model, request):
 
 
 answer = infer("vector", InferenceRequest(inputs=[NumpyCodec.encode_input("x", X)]))
-np.testing.assert_array_equal(NumpyCodec.decode_output(answer.outputs[0]), 2 * X)
+np.testing.assert_array_equal(NumpyCodec.decode_output(answer.outputs[0]), -X)
 answer = infer("vector", NumpyRequestCodec.encode_request(X))
-np.testing.assert_array_equal(NumpyRequestCodec.decode_response(answer), 2 * X)
+np.testing.assert_array_equal(NumpyRequestCodec.decode_response(answer), -X)
 answer = infer("word", InferenceRequest(inputs=[StringCodec.encode_input("word", ["one", "two"])]))
 assert StringCodec.decode_output(answer.outputs[0]) == ["ONE", "TWO"]
 answer = infer("word", StringRequestCodec.encode_request(["one", "two"]))
