@@ -14,9 +14,9 @@ SECONDS = 120
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
-def run(*command, seconds=300):
-    """Run a program; return what it prints."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+def run(*command, folder=None):
+    """Run a program in a folder; return what it prints."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -53,6 +53,5 @@ def test_made_up_requests_are_answered_as_the_document_says(models, tmp_path):
     for path in ("/openapi.json", "/models/vector/openapi.json", "/models/parrot/openapi.json"):
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{models.url}{path}", "--checks", CHECKS]
         command += ["--seed", "1", "--max-time", str(SECONDS // 3), "--no-color", "--header", "X-Timeout-Ms: 20000"]
-        command += ["--exclude-path-regex", "/(load|unload)$", "--report-dir", str(tmp_path)]
-        run(*command)
+        run(*command, "--exclude-path-regex", "/(load|unload)$", folder=tmp_path)
     assert httpx.get(f"{models.url}/health/ready").json() == {"ready": True}
