@@ -10,12 +10,12 @@ WORKERS ?= 2
 MINUTES := 45
 
 # Each worker has a Flink cluster, and each engine a worker (tests/support/fixtures/markers.py).
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs and not clusters and not accelerator"
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs and not clients and not clusters and not accelerator"
 
 # Containers often set it. Each command and job of the editable installation would then compile all its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help quickstart stop test test-again test-docs test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference findings docs docs-serve images sbom dist licenses release clean
+.PHONY: help quickstart stop test test-again test-docs test-clients test-clusters test-fast coverage chaos pythons check fuzz bench bench-guard format proto reference findings docs docs-serve images sbom dist licenses release clean
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -35,9 +35,12 @@ test: .venv/dev  ## Run the tests, against a real Redis and a real Flink cluster
 	@$(if $(TESTS),,echo "The tests take about $(MINUTES) minutes on 2 cores; make test-fast leaves out Flink and engines.")
 	@$(PYTEST) $(TESTS)
 
-# This target and the next one write to .ci/passed.json with which files they have passed (CONTRIBUTING.md).
+# This target and the next two write to .ci/passed.json with which files they have passed (CONTRIBUTING.md).
 test-docs: .venv/dev  ## Follow the documents, tutorials and examples word by word, and search the site
 	@$(BIN)/python -m tests.support.programs.parts run docs -n $(WORKERS) --dist loadgroup $(if $(TESTS),-- $(TESTS))
+
+test-clients: .venv/dev  ## Run official clients in their own environments against a real server, and made-up requests (10 minutes)
+	@$(BIN)/python -m tests.support.programs.parts run clients -n 0 $(if $(TESTS),-- $(TESTS))
 
 # Never part of `make test`: a variable such as KUBECONFIG may name a cluster that others use.
 PARTS ?= machines yarn hdfs kafka images
@@ -122,7 +125,7 @@ licenses: .venv/dev  ## Write the licenses of all packages that are installed to
 # It neither pushes nor uploads.
 release: .venv/dev  ## Check, test, build, test on all Pythons and tag a release; print the commands that publish it
 	@$(BIN)/python -m tests.support.programs.release check
-	@$(MAKE) check test test-docs test-clusters
+	@$(MAKE) check test test-docs test-clients test-clusters
 	@$(MAKE) dist licenses
 	@$(MAKE) pythons PYTHONS="--wheel dist"
 	@$(BIN)/python -m tests.support.programs.release tag

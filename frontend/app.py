@@ -34,7 +34,7 @@ from cluster_serving.frontend.server.admission.admission import acquire_for_work
 from cluster_serving.frontend.server.fast.direct import DirectRoutes
 from cluster_serving.frontend.server.grpc.server import GrpcServer
 from cluster_serving.frontend.server.http.call import OTHER, call_of
-from cluster_serving.frontend.server.http.responses import Json, error_response
+from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.frontend.server.metrics import Part
 from cluster_serving.frontend.server.middleware import AccessMiddleware
 from cluster_serving.frontend.server.processes.first_process import HttpServer
@@ -122,17 +122,18 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
             found.flush()
 
     known = apis(front, v2)
+    direct = DirectRoutes(known)
     app: ASGIApp = Starlette(
         routes=[*chain(*known.values())],
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
-            HTTPException: _http_error,
+            HTTPException: partial(_http_error, direct),
             ClientDisconnect: _disconnected,
             Exception: _unexpected_error,
         },
     )
-    app = FormatPrefix(AccessMiddleware(app, DirectRoutes(known), front.admission, front.metrics, _OPEN_PATHS, log))
+    app = FormatPrefix(AccessMiddleware(app, direct, front.admission, front.metrics, _OPEN_PATHS, log))
     if options.cors_origins:
         # Outermost: a browser sends no key with the question whether a page may send requests.
         app = CORSMiddleware(
@@ -161,22 +162,18 @@ async def _serving_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServingError)  # noqa: S101 - for the type checker
     if error.version:
         call_of(request).version = error.version
-    return error_response(error)
+    return error_response(error, request.scope["path"])
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - for the type checker
-    path = request.url.path[:200]
-    if error.status_code == 405:
-        answer = error_response(
-            MethodNotAllowed(f"the method {request.method} is not allowed at {path}; /docs lists the API")
-        )
-    elif error.status_code == 404:
-        answer = error_response(PathNotFound(f"there is no resource at {path}; /docs lists the API"))
-    else:
-        answer = Json({"error": error.detail, "code": ServingError.code}, error.status_code)
-    answer.headers.update(error.headers or {})
-    return answer
+async def _http_error(routes: DirectRoutes, request: Request, error: Exception) -> Response:
+    """Return the answer to a request for which Starlette has no route, as it says by 404 or 405."""
+    path = request.scope["path"]
+    methods = routes.methods(request.scope)
+    if not methods:
+        return error_response(PathNotFound(f"there is no resource at {path[:200]}; /docs lists the API"), path)
+    # Starlette names the methods of the first route of the path alone.
+    told = f"the method {request.method[:32]} is not allowed at {path[:200]}, but {methods}"
+    return error_response(MethodNotAllowed(told, methods), path)
 
 
 async def _disconnected(_: Request, error: Exception) -> Response:
@@ -184,5 +181,5 @@ async def _disconnected(_: Request, error: Exception) -> Response:
     return Response(status_code=499)
 
 
-async def _unexpected_error(_: Request, error: Exception) -> Response:
-    return error_response(unexpected(error))
+async def _unexpected_error(request: Request, error: Exception) -> Response:
+    return error_response(unexpected(error), request.scope["path"])

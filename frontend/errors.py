@@ -62,9 +62,13 @@ class PathNotFound(ServingError):
 
 
 class MethodNotAllowed(ServingError):
-    """The resource at this path has no such method."""
+    """The resource at this path has no such method; `allow` are those that it has, as the header has them."""
 
     code, http_status, grpc_status = "METHOD_NOT_ALLOWED", 405, "UNIMPLEMENTED"
+
+    def __init__(self, message: str, allow: str = "") -> None:
+        super().__init__(message)
+        self.allow = allow
 
 
 class NotSupported(ServingError):
@@ -77,6 +81,12 @@ class MalformedHttp(ServingError):
     """The bytes on a connection are not HTTP."""
 
     code, http_status, grpc_status = "MALFORMED_HTTP", 400, "INTERNAL"
+
+
+class UrlTooLong(ServingError):
+    """The URL of a request is longer than `maxHeaderBytes`."""
+
+    code, http_status, grpc_status = "URL_TOO_LONG", 414, "RESOURCE_EXHAUSTED"
 
 
 class HeadersTooLarge(ServingError):

@@ -1,5 +1,6 @@
 """The OpenAPI document `/openapi.json`, which the page `/docs` shows."""
 
+import re
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -16,12 +17,25 @@ _FOLDER = Path(__file__).parent
 
 @cache
 def document(keys: bool) -> dict[str, Any]:
-    """Return `openapi.yaml` with the version of the package; without security schemes if no API keys are needed."""
+    """Return `openapi.yaml` with the version of the package, and a name for each operation.
+
+    It has no security schemes if no API keys are needed.
+    """
     content: dict[str, Any] = yaml.safe_load((_FOLDER / "openapi.yaml").read_text("utf8"))
     content["info"]["version"] = version("cluster-serving")
+    content["paths"] = {
+        path: {method: {"operationId": _named(method, path), **operation} for method, operation in methods.items()}
+        for path, methods in content["paths"].items()
+    }
     if not keys:
         del content["security"], content["components"]["securitySchemes"]
     return content
+
+
+def _named(method: str, path: str) -> str:
+    """Return the name of an operation, of which generators of clients make that of a function."""
+    words = re.findall(r"[A-Za-z0-9]+", path.replace("{", "by/"))
+    return method + "".join(word[0].upper() + word[1:] for word in words)
 
 
 def routes(front: FrontEnd) -> list[Route]:

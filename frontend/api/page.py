@@ -21,6 +21,7 @@ from cluster_serving.frontend.models.figures import readings as read
 from cluster_serving.frontend.models.history import figures
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
+from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.events import Event
@@ -62,7 +63,7 @@ def routes(front: FrontEnd) -> list[Route]:
     return [
         *files,
         Route("/ui/data", api.data, methods=["GET"]),
-        Route("/ui/models/{name}", api.model, methods=["GET"]),
+        QueryRoute("/ui/models/{name}", api.model, methods=["GET"], query=("since",)),
         Route("/ui/models/{name}/requeue", api.requeue, methods=["POST"]),
     ]
 
@@ -97,7 +98,7 @@ class _Page:
         """Return what happened to a model: samples after the time `since`, events and dead letters, newest first."""
         call_of(request).protocol = "page"
         since = request.query_params.get("since", "0")
-        if not since.isdecimal() or len(since) > 16:
+        if not (since.isascii() and since.isdecimal()) or len(since) > 16:
             raise InvalidInput(f"since is {since[:32]!r}; expected a time in milliseconds since the epoch")
         job = (await self._front.registry.model(request.path_params["name"])).job
 

@@ -15,7 +15,7 @@ from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DecodedRequest
-from cluster_serving.frontend.errors import without_errors
+from cluster_serving.frontend.errors import MethodNotAllowed, NotSupported, PathNotFound, without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.responses import Json, dumps
 from cluster_serving.protocol import utf8
@@ -31,6 +31,14 @@ from cluster_serving.protocol.tensors import Inputs
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that a job serves."""
 
+VERBS = ("/v1/models/{name}:{verb}", "/v1/models/{name}/versions/{version}:{verb}")
+"""Paths of verbs that are not served."""
+
+ANY_METHOD = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+_OTHER_VERBS = ("explain", "classify", "regress")
+"""Verbs of KServe and of TensorFlow Serving."""
+
 _STATES = {"READY": "AVAILABLE", "LOADING": "LOADING", "UNAVAILABLE": "END"}
 
 
@@ -39,7 +47,11 @@ def routes(front: FrontEnd, v2: V2Service) -> list[Route]:
     api, predict = _V1Routes(front, v2), endpoint(front, _Codec())
     made = [Route("/v1/models", api.models, methods=["GET"])]
     for path in ("/v1/models/{name}", "/v1/models/{name}/versions/{version}"):
-        made += [Route(f"{path}:predict", predict, methods=["POST"]), Route(path, api.status, methods=["GET"])]
+        made += [
+            Route(f"{path}:predict", predict, methods=["POST"]),
+            Route(f"{path}:{{verb}}", api.verb, methods=[*ANY_METHOD]),
+            Route(path, api.status, methods=["GET"]),
+        ]
     return made
 
 
@@ -51,11 +63,19 @@ class _V1Routes:
     async def models(self, _: Request) -> Response:
         """List the models for KServe, and, in the same object, for clients of OpenAI's API."""
         names = list(await self._front.registry.latest())
-        data = [{"id": name, "object": "model", "created": 0, "owned_by": "cluster-serving"} for name in names]
-        return Json({"models": names, "object": "list", "data": data})
+        return Json({"models": names, "object": "list", "data": [*map(_openai_model, names)]})
+
+    async def verb(self, request: Request) -> Response:
+        """Refuse a verb that is not served, or a method that `:predict` does not have."""
+        verb = request.path_params["verb"]
+        if verb in _OTHER_VERBS:
+            raise NotSupported(f"the verb {verb!r} is not supported here; expected 'predict'")
+        if verb != "predict":
+            raise PathNotFound(f"there is no verb {verb[:64]!r}; expected 'predict'")
+        raise MethodNotAllowed(f"the method {request.method} is not allowed for 'predict', but POST", "POST")
 
     async def status(self, request: Request) -> Response:
-        """Answer for TensorFlow Serving with the state of each version, and for KServe with the readiness."""
+        """Answer for TensorFlow Serving with the state of each version, for KServe with the readiness, for OpenAI."""
         name, version = _model(request)
         ready = await self._service.model_ready(name, version)
         version = (await self._service.model(name, version)).version if version else ""
@@ -68,7 +88,8 @@ class _V1Routes:
             }
             for row in rows
         ]
-        return Json({"name": name, "ready": ready, "model_version_status": states}, 200 if ready else 503)
+        content = {"name": name, "ready": ready, "model_version_status": states}
+        return Json(content | _openai_model(name), 200 if ready else 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +119,9 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, Sequence[Inp
         RequestTooLarge: If it has too many values or rows.
     """
     content = parse(body)
-    signature = content.get("signature_name") or SIGNATURE
-    if signature != SIGNATURE:
+    signature = content.get("signature_name")
+    # TensorFlow Serving takes an empty one for the default, too.
+    if signature not in (None, "", SIGNATURE):
         raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
     by_column = "inputs" in content
     if by_column == ("instances" in content):
@@ -169,6 +191,10 @@ def _texts(name: str, value: Any, depth: int = MAX_DIMENSIONS) -> Any:
     if problem := utf8.fault(image.data):
         raise InvalidInput(f"input {name!r} takes text, and the content of a 'b64' is not text: {problem}")
     return image.data.decode()
+
+
+def _openai_model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "cluster-serving"}
 
 
 def _model(request: Request) -> tuple[str, str]:

@@ -76,9 +76,11 @@ class AccessMiddleware:
                 set_caller(call.client, (scope.get("client") or ("",))[0])
                 if scope["method"] == "POST":
                     await self._admission.wait_for_token(call.client)
+                if scope["query_string"] and not is_open:
+                    self._routes.check_query(scope)
             except ServingError as error:
                 call.protocol = self._routes.api_of(scope)
-                await error_response(error)(scope, receive, reply)
+                await error_response(error, path)(scope, receive, reply)
             else:
                 endpoint = self._routes.find(scope)
                 if endpoint is None:

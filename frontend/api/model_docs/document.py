@@ -13,6 +13,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.api import docs
 from cluster_serving.frontend.api.model_docs import examples, schemas
 from cluster_serving.frontend.api.model_docs.schemas import Schema
+from cluster_serving.frontend.api.openai.completions import takes
 from cluster_serving.frontend.api.v2.metadata import is_ranked, outputs
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
@@ -27,6 +28,9 @@ _OPERATIONS = {
     "inferV2": "/v2/models/{{name}}{}/infer",
 }
 """Operation of a model → its path in `openapi.yaml`, with a place for `_VERSION`."""
+
+_CHATS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+"""Operation of OpenAI's API → its path, in the document of a model that answers it."""
 
 # The form of predictions is that of the front end: each form has a schema of its own.
 _LEFT_OUT = [{"$ref": f"#/components/parameters/{name}"} for name in ("ModelName", "ModelVersion", "ResponseFormat")]
@@ -59,10 +63,14 @@ def document(general: Mapping[str, Any], model: PublishedModel, version: str = "
     report = model.described
     known = report is not None and bool(report.inputs)
     own = _schemas(general, report, as_texts) if known and report else _without_examples(general)
+    own |= _openai(general["components"]["schemas"], model.name)
     paths = {
         _filled(template, model.name, version): {"post": _operation(general, template, version, operation)}
         for operation, template in _OPERATIONS.items()
     }
+    for operation in sorted(takes(report)) if known and report and not version else ():
+        path = _CHATS[operation]
+        paths[path] = {"post": {**general["paths"][path]["post"], "operationId": operation}}
     components = {**general["components"], "schemas": {**general["components"]["schemas"], **own}}
     info = {"title": f"Model {model.name}", "version": model.version, "description": _about(report if known else None)}
     made: Schema = {"openapi": general["openapi"], "info": info, "paths": paths, "components": _used(paths, components)}
@@ -109,6 +117,15 @@ def _schemas(general: Mapping[str, Any], report: SlotReport, as_texts: bool) -> 
         "V1Response": _body("predictions", {"type": "array", "items": _answer(report, False)}),
         **_v2(general["components"]["schemas"], report),
     }
+
+
+def _openai(general: Schema, model: str) -> Schema:
+    """Return the bodies of OpenAI's API with an example for a model."""
+    examples_of: dict[str, Schema] = {
+        "Completions": {"prompt": "text"},
+        "ChatCompletions": {"messages": examples.MESSAGES},
+    }
+    return {name: {**general[name], "example": {"model": model, **sent}} for name, sent in examples_of.items()}
 
 
 def _body(name: str, schema: Schema, example: Any = None) -> Schema:

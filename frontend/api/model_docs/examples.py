@@ -1,6 +1,7 @@
 """Examples of requests to a model: values of the right dtypes and shapes."""
 
 import base64
+import json
 import math
 import struct
 import zlib
@@ -10,8 +11,12 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.frontend.api.model_docs.schemas import image_size
+from cluster_serving.frontend.api.openai.completions import DEFAULTS, NEUTRAL
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.protocol.slots import TensorSpec
+
+MESSAGES = [{"role": "user", "content": "text"}]
+"""The messages of a chat."""
 
 _MOST_NUMBERS = 10_000
 """Most numbers of an example; a document with more would be slow to read."""
@@ -40,7 +45,7 @@ def _value(spec: TensorSpec, batched: bool) -> Any:
         return {"b64": file}
     if (shape := _shape(spec)) is None:
         return None
-    value = _element(spec.dtype)
+    value = _element(spec)
     for size in reversed((1, *shape) if batched else shape):
         value = [value] * size
     return value
@@ -53,7 +58,7 @@ def _v2_tensor(spec: TensorSpec) -> dict[str, Any] | None:
     if (shape := _shape(spec)) is None:
         return None
     datatype = datatypes.of_name(spec.dtype) or "FP32"
-    data = [_element(spec.dtype)] * math.prod(shape)
+    data = [_element(spec)] * math.prod(shape)
     return {"name": spec.name, "datatype": datatype, "shape": [1, *shape], "data": data}
 
 
@@ -65,10 +70,22 @@ def _shape(spec: TensorSpec) -> tuple[int, ...] | None:
     return shape if math.prod(shape) <= _MOST_NUMBERS else None
 
 
-def _element(dtype: str) -> Any:
-    if dtype in ("str", "bool"):
-        return "text" if dtype == "str" else False
+def _element(spec: TensorSpec) -> Any:
+    """Return a value of an input: of a parameter of OpenAI's API the default, and of a chat its messages as JSON."""
+    dtype, name = spec.dtype, spec.name
+    if dtype == "str":
+        return json.dumps(MESSAGES) if name == "messages" else "" if name in NEUTRAL else _default(name, "text")
+    if dtype == "bool":
+        return _default(name, False)
+    if type(known := DEFAULTS.get(name)) in (int, float):
+        return known
     return 0 if dtype and np.dtype(dtype).kind in "iu" else 0.5
+
+
+def _default(name: str, other: Any) -> Any:
+    """Return the default of a parameter of OpenAI's API, if it has the type of `other`; else `other`."""
+    known = DEFAULTS.get(name)
+    return known if type(known) is type(other) else other
 
 
 def _image(spec: TensorSpec) -> str | None:

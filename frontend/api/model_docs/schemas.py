@@ -32,7 +32,7 @@ def of_input(spec: TensorSpec, batched: bool = False) -> Schema:
     shape = spec.shape if batched else spec.record_shape
     if shape is None:
         return _ANY_INPUT | _about(spec.dtype, shape)
-    tensor = _nested(_element(spec.dtype), shape, 1) | _about(spec.dtype, shape)
+    tensor = _nested(_taken(spec.dtype), shape, 1) | _about(spec.dtype, shape)
     return {"anyOf": [tensor, _IMAGE]} if image_size(spec) else tensor
 
 
@@ -52,7 +52,7 @@ def ranking() -> Schema:
 
 def v2_inputs(spec: TensorSpec) -> list[Schema]:
     """Return the schemas of the forms of an input in v2: its tensor, or image files."""
-    tensor = _v2_tensor(spec, _element(spec.dtype), list(datatypes.INPUTS), least=1)
+    tensor = _v2_tensor(spec, _taken(spec.dtype), list(datatypes.INPUTS), least=1)
     return [tensor, _v2_images(spec.name)] if image_size(spec) else [tensor]
 
 
@@ -127,6 +127,13 @@ def _element(dtype: str) -> Schema:
         limits = np.iinfo(dtype)
         return {"type": "integer", "format": dtype, "minimum": int(limits.min), "maximum": int(limits.max)}
     return {"type": "number", "format": _FORMATS.get(dtype, dtype)}
+
+
+def _taken(dtype: str) -> Schema:
+    """Return the schema of one element of an input: null is a missing value, and truth values count as 0 and 1."""
+    element = _element(dtype)
+    more = {"number": ["null", "boolean"], "integer": ["boolean"]}.get(element.get("type", ""))
+    return element | {"type": [element["type"], *more]} if more else element
 
 
 def _answered(dtype: str) -> Schema:

@@ -10,8 +10,9 @@ from cluster_serving.frontend import leased_work
 from cluster_serving.frontend.api.openai import batch_lines
 from cluster_serving.frontend.api.openai.batch_lines import Line
 from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of, queued
-from cluster_serving.frontend.api.openai.codecs import error_body, outputs, read_request
+from cluster_serving.frontend.api.openai.codecs import outputs, read_request
 from cluster_serving.frontend.api.openai.files import FileStore
+from cluster_serving.frontend.api.openai.lifetime import seconds_of
 from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
@@ -19,6 +20,7 @@ from cluster_serving.frontend.errors import FileNotFound, ModelNotReady, Overloa
 from cluster_serving.frontend.leased_work import LeasedWork
 from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server import failures
+from cluster_serving.frontend.server.http.error_bodies import openai_body
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import QueueFull, RedisUnavailable, RequestLost, RequestTooLarge, ServingError
 
@@ -126,16 +128,17 @@ class BatchRunner:
         await self._store.write(
             batch,
             status,
-            output_file_id=await self._file(good, f"{batch['id']}_output.jsonl", owner),
-            error_file_id=await self._file(bad, f"{batch['id']}_error.jsonl", owner),
+            output_file_id=await self._file(batch, good, "output", owner),
+            error_file_id=await self._file(batch, bad, "error", owner),
             request_counts={"total": total, "completed": len(good), "failed": len(bad)},
         )
 
-    async def _file(self, found: Mapping[int, bytes], name: str, owner: str) -> str | None:
+    async def _file(self, batch: Batch, found: Mapping[int, bytes], kind: str, owner: str) -> str | None:
         if not found:
             return None
-        content = b"".join(found[index] + b"\n" for index in sorted(found))
-        return (await self._files.put(content, name, "batch_output", owner, bounded=False)).id
+        content, name = b"".join(found[index] + b"\n" for index in sorted(found)), f"{batch['id']}_{kind}.jsonl"
+        kept = seconds_of("output_expires_after", batch.get("output_expires_after"))
+        return (await self._files.put(content, name, "batch_output", owner, kept, bounded=False)).id
 
     async def _answer(self, batch: Batch, index: int, line: Line, waits: dict[int, bool]) -> None:
         """Answer a line, however long it takes, unless its batch has ended; `waits` tells if its model is not ready."""
@@ -149,11 +152,11 @@ class BatchRunner:
                 await asyncio.sleep(leased_work.TURN)
                 continue
             except ServingError as error:
-                status, body = error.http_status, dumps(error_body(error))
+                status, body = error.http_status, dumps(openai_body(error))
             except Exception as error:
                 failure = unexpected(error)
                 failures.note(failure)
-                status, body = 500, dumps(error_body(failure))
+                status, body = 500, dumps(openai_body(failure))
             del waits[index]
             written = batch_lines.answer(line.custom_id, _new_id(), status, body)
             if batch["status"] == "in_progress":

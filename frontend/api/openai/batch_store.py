@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from cluster_serving.frontend.api.openai.files import KEPT, FileStore
+from cluster_serving.frontend.api.openai.files import FileStore
+from cluster_serving.frontend.api.openai.lifetime import KEPT
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import FileNotFound
 from cluster_serving.protocol.errors import QueueFull
@@ -45,15 +46,15 @@ class BatchStore:
         self.home = files.home
         self._dispatcher = front.dispatch.dispatcher(self.home)
 
-    async def make(self, endpoint: str, file_id: str, metadata: Mapping[str, str] | None, owner: str) -> Batch:
-        """Keep a new batch."""
+    async def make(self, asked: Mapping[str, Any], owner: str) -> Batch:
+        """Keep a new batch, of the parameters that its client has sent."""
         now = int(time.time())
         batch: Batch = {
             "id": f"batch_{uuid.uuid4().hex}",
             "object": "batch",
-            "endpoint": endpoint,
+            "endpoint": asked["endpoint"],
             "errors": None,
-            "input_file_id": file_id,
+            "input_file_id": asked["input_file_id"],
             "completion_window": "24h",
             "status": "validating",
             "output_file_id": None,
@@ -62,8 +63,10 @@ class BatchStore:
             "expires_at": now + WINDOW,
             **dict.fromkeys(_TIMES),
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
-            "metadata": metadata,
+            "metadata": asked.get("metadata"),
         }
+        if lifetime := asked.get("output_expires_after"):
+            batch["output_expires_after"] = lifetime
         with self._dispatcher.using_redis():
             async with self._db.pipeline() as pipeline:
                 pipeline.hset(self._key(batch["id"]), mapping={_STATE: json.dumps(batch), _OWNER: owner})

@@ -12,16 +12,20 @@ from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.batch_lines import ENDPOINTS
 from cluster_serving.frontend.api.openai.batch_runner import BatchRunner
 from cluster_serving.frontend.api.openai.batch_store import BatchStore
-from cluster_serving.frontend.api.openai.codecs import answered
-from cluster_serving.frontend.api.openai.files import KEPT, FileStore, listed
+from cluster_serving.frontend.api.openai.files import FileStore
+from cluster_serving.frontend.api.openai.lifetime import KEPT, of_form, seconds_of
 from cluster_serving.frontend.api.openai.multipart import parts
+from cluster_serving.frontend.api.openai.paging import page
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
+from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json, read_body
 from cluster_serving.protocol.errors import InvalidInput
 
 _OPEN = ("validating", "in_progress")
 _LONGEST_REQUEST = 256 << 10
+_FORM = {"file", "purpose", "expires_after[anchor]", "expires_after[seconds]"}
+_BATCH = {"endpoint", "input_file_id", "completion_window", "metadata", "output_expires_after"}
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -29,18 +33,18 @@ def routes(front: FrontEnd) -> list[Route]:
     if not front.options.max_file_bytes:
         return []
     api = _BatchRoutes(front)
-    made = [
+    made: list[Any] = [
         ("/v1/files", api.upload, "POST"),
-        ("/v1/files", api.files, "GET"),
+        ("/v1/files", api.files, "GET", "limit", "after", "order", "purpose"),
         ("/v1/files/{id}", api.file, "GET"),
         ("/v1/files/{id}", api.delete, "DELETE"),
         ("/v1/files/{id}/content", api.content, "GET"),
         ("/v1/batches", api.submit, "POST"),
-        ("/v1/batches", api.batches, "GET"),
+        ("/v1/batches", api.batches, "GET", "limit", "after"),
         ("/v1/batches/{id}", api.batch, "GET"),
         ("/v1/batches/{id}/cancel", api.cancel, "POST"),
     ]
-    return [Route(path, answered(handler), methods=[method]) for path, handler, method in made]
+    return [QueryRoute(path, handler, methods=[method], query=query) for path, handler, method, *query in made]
 
 
 class _BatchRoutes:
@@ -56,15 +60,23 @@ class _BatchRoutes:
     async def upload(self, request: Request) -> Response:
         call = _call(request)
         form = parts(await read_body(call, self._options), call.header(b"content-type") or "")
+        if unknown := sorted(form.keys() - _FORM):
+            raise InvalidInput(f"the form has no field {unknown[0][:64]!r}, but {', '.join(sorted(_FORM))}")
         if "file" not in form or not form["file"].filename:
             raise InvalidInput("the form has no 'file'")
         if "purpose" not in form or form["purpose"].content != b"batch":
             raise InvalidInput("'purpose' is not 'batch'")
-        file = await self._files.put(form["file"].content, form["file"].filename, "batch", call.client)
+        sent = form.pop("file")
+        kept = seconds_of(
+            "expires_after", of_form({name: part.content.decode("latin1") for name, part in form.items()})
+        )
+        file = await self._files.put(sent.content, sent.filename, "batch", call.client, kept)
         return Json(file.shown())
 
     async def files(self, request: Request) -> Response:
-        return Json(listed([file.shown() for file in await self._files.of(_call(request).client)]))
+        purpose = request.query_params.get("purpose")
+        files = [file.shown() for file in await self._files.of(_call(request).client)]
+        return Json(page(request, [file for file in files if purpose in (None, file["purpose"])]))
 
     async def file(self, request: Request) -> Response:
         return Json((await self._files.get(request.path_params["id"], _call(request).client)).shown())
@@ -87,6 +99,8 @@ class _BatchRoutes:
     async def _make(self, call: HttpCall, body: bytes) -> str:
         """Queue the batch in a body, and return its id."""
         asked = parse(body)
+        if unknown := sorted(asked.keys() - _BATCH):
+            raise InvalidInput(f"there is no parameter {unknown[0][:64]!r}; there are {', '.join(sorted(_BATCH))}")
         endpoint, file_id, metadata = asked.get("endpoint"), asked.get("input_file_id"), asked.get("metadata")
         if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
             raise InvalidInput(f"'endpoint' is {str(endpoint)[:64]!r}; expected {', '.join(ENDPOINTS)}")
@@ -96,15 +110,16 @@ class _BatchRoutes:
             raise InvalidInput("'input_file_id' is not a text")
         if not (metadata is None or _is_metadata(metadata)):
             raise InvalidInput("'metadata' is not an object of at most 16 texts of at most 512 characters")
+        seconds_of("output_expires_after", asked.get("output_expires_after"))
         await self._files.get(file_id, call.client)
         await self._files.check_room()
         await self._store.check_room(call.client)
-        batch = await self._store.make(endpoint, file_id, metadata, call.client)
+        batch = await self._store.make(asked, call.client)
         await self._runner.add(batch, call.client)
         return str(batch["id"])
 
     async def batches(self, request: Request) -> Response:
-        return Json(listed(await self._store.of(_call(request).client)))
+        return Json(page(request, await self._store.of(_call(request).client)))
 
     async def batch(self, request: Request) -> Response:
         return Json(await self._store.get(request.path_params["id"], _call(request).client))

@@ -1,4 +1,4 @@
-"""Codecs of completions, chat completions and embeddings, and the form of errors."""
+"""Codecs of completions, chat completions and embeddings."""
 
 from __future__ import annotations
 
@@ -8,47 +8,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from starlette.requests import Request
-from starlette.responses import Response
-
 from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.openai import chat, completions, embeddings
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import Call, DataPlane, succeeded
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.registry import PublishedModel
-from cluster_serving.frontend.server.http.call import call_of
-from cluster_serving.frontend.server.http.responses import dumps, error_response
+from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.columns import Outcomes
-from cluster_serving.protocol.errors import ServingError
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Handler = Callable[[Request], Awaitable[Response]]
 Find = Callable[[str], Awaitable[PublishedModel]]
 
 A = TypeVar("A", completions.CompletionRequest, embeddings.EmbeddingRequest)
-
-
-def error_body(error: ServingError) -> dict[str, Any]:
-    """Return the JSON of an error; its `type` is one of OpenAI's, and its `code` ours."""
-    kind = "invalid_request_error" if error.http_status < 500 else "server_error"
-    return {"error": {"message": error.message, "type": kind, "param": None, "code": error.code}}
-
-
-def answered(handler: Handler) -> Handler:
-    """Return the handler of a route, whose errors have the form of the API."""
-
-    async def answer(request: Request) -> Response:
-        try:
-            return await handler(request)
-        except ServingError as error:
-            if error.version:
-                call_of(request).version = error.version
-            return error_response(error, dumps(error_body(error)))
-
-    return answer
 
 
 def outputs(outcomes: Outcomes) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ NEUTRAL: Mapping[str, Sequence[Any]] = {
 }
 """Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
 
+_COUNTS = {"n": 1, "stream": False}
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
 
 
@@ -112,7 +113,7 @@ def to_request(
     texts: list[Any] = prompts if isinstance(prompts, list) else [prompts]
     if not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidInput("'prompt' is not a text; expected a text or a list of texts")
-    count, stream = content.get("n") or 1, content.get("stream") or False
+    count, stream = (default if content.get(name) is None else content[name] for name, default in _COUNTS.items())
     if type(count) is not int or count < 1:
         raise InvalidInput(f"'n' is {str(count)[:32]!r}; expected a whole number of at least 1")
     if type(stream) is not bool:
@@ -143,6 +144,22 @@ def prompt_of(report: SlotReport) -> TensorSpec:
         takes = ", ".join(map(str, report.inputs)) or "inputs that it does not declare"
         raise InvalidInput(f"the model takes {takes}; expected one text, such as the input 'prompt'")
     return found[0]
+
+
+def takes(report: SlotReport) -> frozenset[str]:
+    """Return what a model surely answers: `completions` and `chat`, of which it takes nothing but their parameters."""
+    names = {spec.name for spec in report.inputs}
+    texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name != "finish_reason"]
+    if len(texts) != 1 or texts[0].record_shape != ():
+        return frozenset()
+    known = DEFAULTS.keys() | NEUTRAL.keys() | {"messages", "system"}
+    if "messages" in names:
+        return frozenset({"chat"} if names <= known else ())
+    try:
+        prompt = prompt_of(report).name
+    except InvalidInput:
+        return frozenset()
+    return frozenset({"chat", *(() if "system" in names else ("completions",))} if names <= known | {prompt} else ())
 
 
 def text_input(spec: TensorSpec, text: str) -> Array:
@@ -214,7 +231,7 @@ def piece(index: int, said: Said, reason: str | None, is_first: bool) -> dict[st
 
 def _includes_usage(options: Any) -> bool:
     given = {} if options is None else options
-    asked = given.get("include_usage") or False if isinstance(given, dict) else None
+    asked = given.get("include_usage", False) if isinstance(given, dict) else None
     if type(asked) is not bool:
         raise InvalidInput(f"'stream_options' is {str(options)[:64]!r}; expected {{\"include_usage\": true}}")
     return bool(asked)
@@ -248,6 +265,8 @@ def _value(name: str, value: Any, spec: TensorSpec) -> Input:
             # `stop` has no texts by default.
             return text_input(spec, texts[0] if texts else "")
         return np.fromiter(texts, object)
-    if isinstance(value, str | dict):
+    # `logprobs` is a number of completions, and true or false of chats.
+    is_truth = isinstance(value, bool) and spec.dtype not in ("", "bool") and name != "logprobs"
+    if isinstance(value, str | dict) or is_truth:
         raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; the model expects {spec}")
     return to_input(name, value, spec)

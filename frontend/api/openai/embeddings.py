@@ -59,7 +59,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     if not items:
         raise InvalidInput("'input' is empty; expected a text or a list of texts")
     check_count("'input'", len(items), most)
-    form = content.get("encoding_format") or "float"
+    form = "float" if (asked := content.get("encoding_format")) is None else asked
     if form not in _FORMATS:
         raise InvalidInput(f"'encoding_format' is {str(form)[:32]!r}; expected {' or '.join(_FORMATS)}")
     dimensions = content.get("dimensions")

@@ -7,12 +7,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from cluster_serving.frontend.api.openai.lifetime import KEPT
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import FileNotFound
 from cluster_serving.protocol.errors import QueueFull
-
-KEPT = 7 * 24 * 3600
-"""Seconds for which a file is kept."""
 
 _LEAST_COUNTED = 64 << 10
 _PAGE = 1 << 20
@@ -51,14 +49,16 @@ class FileStore:
         self._dispatcher = front.dispatch.dispatcher(self.home)
         self._index = f"{self.home}:files"
 
-    async def put(self, content: bytes, filename: str, purpose: str, owner: str, bounded: bool = True) -> StoredFile:
-        """Keep a file.
+    async def put(
+        self, content: bytes, filename: str, purpose: str, owner: str, kept: int = KEPT, bounded: bool = True
+    ) -> StoredFile:
+        """Keep a file for `kept` seconds.
 
         Raises:
             QueueFull: See `check_room`; not raised unless the file is `bounded`.
         """
         now, db = time.time(), self._db
-        times = int(now), int(now) + KEPT
+        times = int(now), int(now) + kept
         file = StoredFile(f"file-{uuid.uuid4().hex}", filename, purpose, len(content), *times, owner)
         if bounded:
             await self.check_room(len(content))
@@ -66,9 +66,9 @@ class FileStore:
             async with db.pipeline() as pipeline:
                 key = self._key(file.id)
                 pipeline.hset(key, "file", json.dumps(asdict(file)))
-                pipeline.expire(key, KEPT)
-                pipeline.set(_content_key(key), content, ex=KEPT)
-                pipeline.zadd(self._index, {file.id: now + KEPT})
+                pipeline.expire(key, kept)
+                pipeline.set(_content_key(key), content, ex=kept)
+                pipeline.zadd(self._index, {file.id: now + kept})
                 await pipeline.execute()
         return file
 
@@ -115,7 +115,8 @@ class FileStore:
 
     async def of(self, owner: str) -> list[StoredFile]:
         """Return the files of an owner, the newest first."""
-        return [file for file in reversed(await self._all()) if file.owner == owner]
+        files = [file for file in reversed(await self._all()) if file.owner == owner]
+        return sorted(files, key=lambda file: file.created_at, reverse=True)
 
     async def _all(self) -> list[StoredFile]:
         with self._dispatcher.using_redis():
@@ -132,12 +133,6 @@ class FileStore:
 
     def _key(self, file_id: str) -> str:
         return f"{self.home}:file:{file_id}"
-
-
-def listed(items: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the form of a list, which is one page."""
-    ends = {"first_id": items[0]["id"], "last_id": items[-1]["id"]} if items else {"first_id": None, "last_id": None}
-    return {"object": "list", "data": items, **ends, "has_more": False}
 
 
 def _content_key(key: str) -> str:

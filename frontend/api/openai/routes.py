@@ -13,7 +13,6 @@ from cluster_serving.frontend.api.openai.codecs import (
     Completions,
     Embeddings,
     OpenAICodec,
-    answered,
     read_request,
 )
 from cluster_serving.frontend.api.openai.streaming import CompletionStream
@@ -31,9 +30,9 @@ def routes(front: FrontEnd) -> list[Route]:
     """Return the routes of the API."""
     api = _OpenAIRoutes(front)
     return [
-        Route("/v1/completions", answered(api.completions), methods=["POST"]),
-        Route("/v1/chat/completions", answered(api.chat), methods=["POST"]),
-        Route("/v1/embeddings", answered(api.embeddings), methods=["POST"]),
+        Route("/v1/completions", api.completions, methods=["POST"]),
+        Route("/v1/chat/completions", api.chat, methods=["POST"]),
+        Route("/v1/embeddings", api.embeddings, methods=["POST"]),
         *batches.routes(front),
     ]
 

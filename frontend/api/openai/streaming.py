@@ -8,9 +8,10 @@ from typing import Any
 
 from cluster_serving.client.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.openai import completions
-from cluster_serving.frontend.api.openai.codecs import Completions, error_body
+from cluster_serving.frontend.api.openai.codecs import Completions
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import HttpCall
+from cluster_serving.frontend.server.http.error_bodies import openai_body
 from cluster_serving.frontend.server.http.events import event
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import RequestRestarted, ServingError
@@ -64,7 +65,7 @@ class CompletionStream:
         except ServingError as error:
             if not begun:
                 raise
-            yield event(dumps(error_body(error)))
+            yield event(dumps(openai_body(error)))
         yield _DONE
 
     def _take(self, index: int, outputs: Mapping[str, Any]) -> completions.Said:

@@ -20,6 +20,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
+from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json, Written, dumps, error_response, read_body, worst_error
 from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import InvalidInput, ServingError
@@ -32,6 +33,7 @@ _WELCOME = "welcome to BigDL web serving frontend\nwelcome to analytics zoo web 
 # The text of the original, letter for letter.
 _SECURED = "model secured secrect and salt succeed to put in redis"
 _MAX_SECRET_BYTES = 64 << 10
+_QUERY = ("responseFormat",)
 _ANY_METHOD = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -78,13 +80,13 @@ def routes(front: FrontEnd) -> list[Route]:
     api = _OriginalRoutes(front)
     welcome = PlainTextResponse(_WELCOME)
     return [
-        Route("/predict", api.predict, methods=["POST"]),
+        QueryRoute("/predict", api.predict, methods=["POST"], query=_QUERY),
         Route("/", welcome, methods=_ANY_METHOD),
         Route("/models", api.models, methods=["GET"]),
         Route("/models/{name}", api.models, methods=["GET"]),
         Route("/models/{name}/versions/{version}", api.model, methods=["GET"]),
-        Route("/models/{name}/predict", api.predict, methods=["POST"]),
-        Route("/models/{name}/versions/{version}/predict", api.predict, methods=["POST"]),
+        QueryRoute("/models/{name}/predict", api.predict, methods=["POST"], query=_QUERY),
+        QueryRoute("/models/{name}/versions/{version}/predict", api.predict, methods=["POST"], query=_QUERY),
         Route("/model-secure", api.model_secure, methods=["POST"]),
     ]
 
@@ -131,7 +133,11 @@ class _OriginalRoutes:
         codec = _Codec(response_format)
         model = await self._plane.find(call, codec.protocol, path.get("name", ""), path.get("version", ""))
         content, error = await self._plane.infer(call, codec, model, body)
-        return await compressed(call, Written(content)) if error is None else error_response(error, content)
+        return (
+            await compressed(call, Written(content))
+            if error is None
+            else error_response(error, request.scope["path"], content)
+        )
 
     async def models(self, request: Request) -> Response:
         name = request.path_params.get("name", "")

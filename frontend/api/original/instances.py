@@ -79,7 +79,7 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
     name, version, callback = content.get("model", ""), content.get("version", ""), content.get("callback")
     if not isinstance(name, str):
         raise InvalidInput("'model' is not a text; expected the name of a model")
-    if not isinstance(version, str | int):
+    if not isinstance(version, str | int) or isinstance(version, bool):
         raise InvalidInput("'version' is not a number; expected that of a version of the model")
     if not isinstance(callback, str | None):
         raise InvalidInput("'callback' is not a text; expected an address")

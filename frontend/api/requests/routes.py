@@ -1,6 +1,7 @@
 """Requests that are queued now and whose results are fetched later, over HTTP: `/v1/requests`."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
@@ -23,6 +24,7 @@ from cluster_serving.frontend.models.dispatch import joined
 from cluster_serving.frontend.server.http import events
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.merge import merged
+from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json, Written, dumps, read_body, worst_error
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
@@ -31,6 +33,7 @@ from cluster_serving.protocol.tensors import Inputs
 
 _MOST_WAIT = 300.0
 _CHECK_EVERY = 5.0
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -38,7 +41,7 @@ def routes(front: FrontEnd) -> list[Route]:
     api = _RequestRoutes(front)
     return [
         Route("/v1/requests", api.submit, methods=["POST"]),
-        Route("/v1/requests/{id}", api.get, methods=["GET"]),
+        QueryRoute("/v1/requests/{id}", api.get, methods=["GET"], query=("wait",)),
         Route("/v1/requests/{id}", api.cancel, methods=["DELETE"]),
         Route("/v1/requests/{id}/events", api.events, methods=["GET"]),
     ]
@@ -127,7 +130,7 @@ class _RequestRoutes:
         call.protocol = "v1"
         ticket, in_pieces = await self._ticket(request)
         if in_pieces:
-            after = _places(request.headers.get("last-event-id", ""), ticket.count)
+            after = _places(request.headers.get("last-event-id"), ticket.count)
             return events.stream(self._pieces(call, ticket, after))
         # An unknown request is refused with a status, before the stream begins.
         await self._store.results(ticket)
@@ -220,9 +223,11 @@ class _RequestRoutes:
         return await self._store.check(ticket, call_of(request).client)
 
 
-def _places(text: str, count: int) -> list[str]:
-    """Return the ids of the latest pieces of all instances, from the id of an event."""
-    places = text.split(",") if text else [BEGINNING] * count
+def _places(text: str | None, count: int) -> list[str]:
+    """Return the ids of the latest pieces of all instances, from the id of an event; None for the beginning."""
+    if text is None:
+        return [BEGINNING] * count
+    places = text.split(",")
     if len(places) != count or not all(map(is_id, places)):
         raise InvalidInput(f"Last-Event-ID is {text[:64]!r}; expected the id of an event of this request")
     return places
@@ -234,10 +239,7 @@ def _event(index: int, result: StoredResult) -> bytes:
 
 
 def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
+    seconds = float(text) if _NUMBER.fullmatch(text) else -1.0
     if not 0 <= seconds <= _MOST_WAIT:
         raise InvalidInput(f"wait is {text[:32]!r}; expected seconds from 0 to {_MOST_WAIT:g}")
     return seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +17,13 @@ from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 from cluster_serving.protocol.inputs import Array, Images
 from cluster_serving.protocol.results import Outputs
-from cluster_serving.protocol.slots import SlotReport, TensorSpec, differing, filled
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, differing, filled, matched
 from cluster_serving.protocol.tensors import Encoded, encode_parts
 
 _NONE = InferRequest({})
+
+_CODECS_NAME = re.compile(r"input-\d{1,3}|predict", re.ASCII)
+"""Names of a single tensor that tell no input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +108,7 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         RequestTooLarge: If the batch has more than `max_records` records.
     """
     specs = {spec.name: spec for spec in report.inputs}
-    if inputs.keys() != specs.keys():
-        shown = ", ".join(repr(name[:64]) for name in inputs) or "none"
-        raise InvalidInput(
-            f"{differing(inputs, report.inputs)}the request has the inputs {shown}; the model expects "
-            f"{', '.join(map(str, report.inputs))}"
-        )
+    inputs = _by_name(inputs, report.inputs)
     images = {name for name, array in inputs.items() if array.dtype == object and specs[name].dtype != "str"}
     inputs = {name: array if name in images else _filled(specs[name], array) for name, array in inputs.items()}
     for name, array in inputs.items():
@@ -138,14 +137,39 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
     return RecordsRequest(rows, True)
 
 
-def _filled(spec: TensorSpec, array: Array) -> Array:
-    """Return a batch of single values, such as [3] for [-1, 1], with the dimensions of its records.
+def _by_name(inputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
+    """Return tensors by the names of the model's inputs.
 
-    [3] for [-1, -1] more likely lacks the batch.
+    MLServer's codecs of requests, and the examples of MLServer and KServe, name a single tensor themselves: that is the
+    only input of a model. White space in the names of columns is told as for all clients; see `matched`.
     """
-    if array.ndim != 1 or None in (spec.record_shape or ()):
+    found = matched(inputs, specs)
+    names = ", ".join(repr(name[:64]) for name in inputs) or "none"
+    is_column = any(spec.column for spec in specs)
+    if not found or not (is_column or inputs.keys() == {spec.name for spec in specs} or _is_codecs(*inputs)):
+        raise InvalidInput(
+            f"{differing(inputs, specs)}the request has the inputs {names}; the model expects "
+            f"{', '.join(map(str, specs))}"
+        )
+    return {found[name].name: array for name, array in inputs.items()}
+
+
+def _is_codecs(name: str, *others: str) -> bool:
+    return not others and _CODECS_NAME.fullmatch(name) is not None
+
+
+def _filled(spec: TensorSpec, array: Array) -> Array:
+    """Return a batch of single values with the dimensions of its records.
+
+    Clients send [3] for [-1, 1], and MLServer's codecs and perf_analyzer send [3, 1] for [-1]. [3] for [-1, -1] more
+    likely lacks the batch.
+    """
+    record_shape = spec.record_shape
+    if record_shape == () and array.ndim > 1 and array.size == len(array):
+        return array.reshape(len(array))
+    if array.ndim != 1 or None in (record_shape or ()):
         return array
-    return array.reshape(len(array), *filled((), spec.record_shape))
+    return array.reshape(len(array), *filled((), record_shape))
 
 
 def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:

@@ -26,6 +26,7 @@ from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_INPUTS, Array
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """HTTP header: number of bytes of JSON in a body with binary tensor data."""
@@ -33,6 +34,8 @@ HEADER_LENGTH = "Inference-Header-Content-Length"
 HEADER_LENGTH_KEY = HEADER_LENGTH.lower().encode()
 
 _MAX_NUMBER_CHARACTERS = 20
+
+_RAW_PARAMETERS = {"binary_data_output": True}
 
 _MAX_SHOWN = 64
 
@@ -84,8 +87,10 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     parameters = {
         # The protocol has no lists and objects here; a process would pass on millions of them.
         name: str(value)[:_MAX_SHOWN] if isinstance(value, list | dict) else value
-        for name, value in _mapping("parameters", content.get("parameters") or {}).items()
+        for name, value in _mapping("parameters", content.get("parameters")).items()
     }
+    if not isinstance(parameters.get("binary_data_output"), bool | None):
+        raise InvalidInput("the parameter binary_data_output is not true or false")
     inputs: dict[str, Array] = {}
     position = 0
     for tensor in _tensors("inputs", content.get("inputs")):
@@ -110,8 +115,33 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     if not isinstance(identifier, str):
         raise InvalidInput(f"the request's id is {str(identifier)[:64]}; expected a string")
     asked = content.get("outputs")
-    outputs = [_requested(tensor) for tensor in _tensors("outputs", asked)] if asked else []
+    outputs = [] if asked in (None, []) else [_requested(tensor) for tensor in _tensors("outputs", asked)]
     return InferRequest(inputs, outputs, identifier, parameters)
+
+
+def raw(body: bytes, report: SlotReport) -> InferRequest:
+    """Return the request of a body that is the raw tensor of one record, as Triton takes it with the header 0.
+
+    Its datatype and its shape are those of the only input of the model; of its sizes, one may be free. A text is the
+    whole body. The outputs are binary data.
+    """
+    (spec, *others) = report.inputs or (TensorSpec("", "", None),)
+    shape, datatype = spec.record_shape, datatypes.of_name(spec.dtype)
+    free = [index for index, size in enumerate(shape or ()) if size is None]
+    if others or shape is None or not datatype or (len(free) > 1 and datatype != BYTES):
+        inputs = ", ".join(map(str, report.inputs)) or "inputs that it does not declare"
+        raise InvalidInput(
+            f"the header {HEADER_LENGTH} is 0, for the raw bytes of one input with one free size at most; the model "
+            f"takes {inputs}"
+        )
+    if datatype == BYTES:
+        array = datatypes.from_bytes(spec.name, (1,) * (1 + len(shape)), [body])
+        return InferRequest({spec.name: array}, parameters=_RAW_PARAMETERS)
+    sizes = [size or 1 for size in shape]
+    if free:
+        sizes[free[0]] = len(body) // max(1, math.prod(sizes) * datatypes.DTYPES[datatype].itemsize)
+    array = datatypes.from_raw(spec.name, datatype, (1, *sizes), body)
+    return InferRequest({spec.name: array}, parameters=_RAW_PARAMETERS)
 
 
 def binary_outputs(request: InferRequest, names: Iterable[str]) -> frozenset[str]:
@@ -187,12 +217,15 @@ def _tensors(key: str, tensors: object) -> Sequence[Mapping[str, Any]]:
 
 
 def _parameters(name: str, tensor: Mapping[str, Any]) -> Mapping[str, Any]:
-    parameters = _mapping(f"the parameters of {name!r}", tensor.get("parameters") or {})
+    parameters = _mapping(f"the parameters of {name!r}", tensor.get("parameters"))
     refuse_shared_memory(name, parameters)
     return parameters
 
 
 def _mapping(place: str, value: object) -> Mapping[str, Any]:
+    """Return an object; an empty one for null."""
+    if value is None:
+        return {}
     if not isinstance(value, dict):
         raise InvalidInput(f"{place} is not a JSON object")
     return value

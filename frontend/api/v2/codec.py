@@ -58,17 +58,17 @@ class V2Codec(Codec[RecordsRequest, InferResponse]):
 def _seconds(parameters: Mapping[str, Any], timeout: float | None) -> float | None:
     if parameters.get("sequence_id") not in (None, 0, ""):
         raise InvalidInput("the request has a sequence_id, but models keep no state between requests")
-    asked = parameters.get("timeout")
-    if not asked:
-        return timeout
+    asked = 0 if parameters.get("timeout") is None else parameters["timeout"]
     if type(asked) is not int or asked < 0:
         raise InvalidInput(f"the parameter timeout is {str(asked)[:32]!r}; expected microseconds as an integer")
+    if not asked:
+        return timeout
     return asked / 1e6 if timeout is None else min(timeout, asked / 1e6)
 
 
 def _priority(parameters: Mapping[str, Any]) -> str:
     """Return the priority in the queue of the job. As in Triton, 1 is the highest, and 0 the default."""
-    asked = parameters.get("priority") or 0
+    asked = 0 if parameters.get("priority") is None else parameters["priority"]
     if type(asked) is not int or asked < 0:
         raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
     return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL

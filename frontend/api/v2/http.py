@@ -23,6 +23,7 @@ from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.model_control import LOAD, UNLOAD
+from cluster_serving.protocol.slots import SlotReport
 
 UNSUPPORTED = (
     "/v2/trace/setting",
@@ -73,6 +74,12 @@ class _Codec(V2Codec):
     def parse(self, body: bytes) -> InferRequest:
         return v2_body.decode(body, self.json_length)
 
+    def opened(self, body: bytes) -> Any:
+        return V2Codec.opened(self, body) if self.json_length else body
+
+    def decode(self, body: Any, most: int, described: SlotReport) -> RecordsRequest:
+        return V2Codec.decode(self, body if self.json_length else v2_body.raw(body, described), most, described)
+
     def encoding_cost(self, asked: RecordsRequest, answer: InferResponse) -> int:
         outputs = answer.outputs
         binary = v2_body.binary_outputs(asked.request, outputs)
@@ -97,11 +104,14 @@ class _V2Routes:
 
     async def index(self, request: Request) -> Response:
         asked = await self._asked(request)
-        return Json(await self._service.index(asked.get("ready") is True))
+        ready = asked.get("ready", False)
+        if type(ready) is not bool:
+            raise InvalidInput(f"'ready' is {str(ready)[:64]!r}; expected true or false")
+        return Json(await self._service.index(ready))
 
     async def control(self, action: str, request: Request) -> Response:
         asked = await self._asked(request)
-        parameters = asked.get("parameters") or {}
+        parameters = asked.get("parameters", {})
         if not isinstance(parameters, dict):
             raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
         call = call_of(request)

@@ -12,7 +12,7 @@ from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from cluster_serving.frontend.errors import unexpected
-from cluster_serving.frontend.server.http import cycle
+from cluster_serving.frontend.server.http import cycle, query
 from cluster_serving.frontend.server.http.call import OTHER
 from cluster_serving.frontend.server.http.responses import Json, Written, error_response
 from cluster_serving.protocol.errors import ServingError
@@ -60,6 +60,20 @@ class DirectRoutes:
                 return name
         return OTHER
 
+    def check_query(self, scope: Scope) -> None:
+        """Refuse a request whose query its route does not take; see `query.check`."""
+        for route in chain(*self._apis.values()):
+            if route.matches(scope)[0] is Match.FULL:
+                query.check(scope["query_string"], route)
+                return
+
+    def methods(self, scope: Scope) -> str:
+        """Return the methods of the path of a request, as the header Allow has them."""
+        found = [
+            route.methods or () for route in chain(*self._apis.values()) if route.matches(scope)[0] is not Match.NONE
+        ]
+        return ", ".join(sorted({*chain(*found)}))
+
     def _search(self, scope: Scope, path: str) -> tuple[Endpoint, Mapping[str, Any]] | None:
         for route in chain(*self._apis.values()):
             match, child = route.matches(scope)
@@ -79,13 +93,13 @@ async def answer(endpoint: Endpoint, request: Request) -> tuple[Response, str | 
     try:
         return await endpoint(request), None
     except ServingError as error:
-        return error_response(error), error.version
+        return error_response(error, request.scope["path"]), error.version
     except ClientDisconnect:
         # The response reaches no client; 499 is the status that proxies log.
         return Response(status_code=499), None
     except Exception as error:
         log.exception("%s", request.scope["path"])
-        return error_response(unexpected(error)), None
+        return error_response(unexpected(error), request.scope["path"]), None
 
 
 async def respond(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

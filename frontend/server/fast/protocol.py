@@ -8,16 +8,19 @@ from typing import Any
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded
+from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded, UrlTooLong
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import unread
 from cluster_serving.frontend.server.admission.descriptors import SURPLUS
 from cluster_serving.frontend.server.fast.header_cache import CachedHead, HeaderCache
+from cluster_serving.frontend.server.fast.http10 import Http10Cycle
 from cluster_serving.frontend.server.http import cycle
 from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.protocol.errors import ServingError
 
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
+_URL_TOO_LONG = UrlTooLong("the address of the request is too long (maxHeaderBytes)")
+_SHOWN = 1024
 _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
 _HOST = MalformedHttp("the request needs one header Host with the name of a host")
 _CODING = MalformedHttp("the header Transfer-Encoding is not 'chunked', or the request is HTTP/1.0")
@@ -27,7 +30,12 @@ _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _UPGRADE_HEADER = re.compile(rb"(?i)(?<=\r\n)upgrade(?=[ \t]*:)")
 _IGNORED = b"x-ignored-upgrade"
 _END_OF_HEAD = b"\r\n\r\n"
-_REASONS = {400: b"Bad Request", 431: b"Request Header Fields Too Large", 503: b"Service Unavailable"}
+_REASONS = {
+    400: b"Bad Request",
+    414: b"URI Too Long",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -89,7 +97,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._unused_bytes = 0 if self._progressed else self._unused_bytes + len(data)
         if self._unused_bytes > self.limits.max_header_bytes:
             self._end()
-            self._refuse(_TOO_LARGE)
+            self._refuse(_TOO_LARGE if len(self.url) <= self.limits.max_header_bytes else _URL_TOO_LONG)
         elif self._in_headers or (self.cycle is not None and self.cycle.response_complete):
             # Most headers arrive as a whole, and need no timer.
             # Any data ends the wait for the next request (keepAliveTimeout), even the rest of an answered one.
@@ -119,9 +127,15 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._end()
         served = self.app
         if (error := self._fault()) is not None:
-            self.app = _refused(error)
+            self.app = _refused(error, _path(self.url))
+        if error is _URL_TOO_LONG:
+            # A longer one cannot be parsed.
+            self.url = self.url[:_SHOWN]
         super().on_headers_complete()
         self.app = served
+        if self.parser.get_http_version() == "1.0" and self.cycle is not None:
+            self.cycle.__class__ = Http10Cycle
+            self.cycle.keep_alive = self.parser.should_keep_alive()
         if self.draining:
             self.cycle.keep_alive = False
         if self._first and error is None:
@@ -210,7 +224,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             return _UPGRADE
         # Headers that arrive in one piece are complete before their bytes are counted.
         if size > self.limits.max_header_bytes:
-            return _TOO_LARGE
+            return _TOO_LARGE if len(self.url) <= self.limits.max_header_bytes else _URL_TOO_LONG
         if version not in ("1.0", "1.1"):
             return _MALFORMED
         if hosts != 1 and not (version == "1.0" and not hosts):
@@ -236,7 +250,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             # In the middle of a response, another one cannot be sent.
             self.transport.close()
         elif not self.transport.is_closing():
-            response = error_response(error)
+            response = error_response(error, _path(getattr(self, "url", b"")))
             fields = [*response.raw_headers, (b"connection", b"close")]
             head = b"HTTP/1.1 %d %b\r\n" % (error.http_status, _REASONS[error.http_status])
             head += b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n"
@@ -261,9 +275,14 @@ def _bytes_read(transport: asyncio.BaseTransport) -> tuple[int, int]:
         return unread.bytes_read(sock)
 
 
-def _refused(error: ServingError) -> Response:
+def _path(url: bytes) -> str:
+    """Return the path of a request, as far as its address has arrived."""
+    return url.partition(b"?")[0].decode("latin1")
+
+
+def _refused(error: ServingError, path: str) -> Response:
     """Return an application that answers with an error and closes the connection."""
-    response = error_response(error)
+    response = error_response(error, path)
     response.headers["connection"] = "close"
     return response
 

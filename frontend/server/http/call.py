@@ -1,6 +1,7 @@
 """An HTTP request apart from its content."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 
 T = TypeVar("T")
+
+_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?", re.ASCII)
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -57,10 +60,8 @@ class HttpCall:
         asked = self.header(b"x-timeout-ms")
         if asked is None:
             return None
-        try:
-            seconds = float(asked) / 1000
-        except ValueError:
-            seconds = 0.0
+        # Python reads more than a number of a header, such as 1_000.
+        seconds = float(asked) / 1000 if _NUMBER.fullmatch(asked) else 0.0
         if not 0 < seconds < float("inf"):
             raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
         return seconds
@@ -68,7 +69,8 @@ class HttpCall:
     @property
     def priority(self) -> str:
         """Priority in the queue of the job, by the header X-Priority; an unknown one raises `InvalidInput`."""
-        priority = (self.header(b"x-priority") or NORMAL).lower()
+        asked = self.header(b"x-priority")
+        priority = NORMAL if asked is None else asked.lower()
         if priority not in PRIORITIES:
             raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
         return priority

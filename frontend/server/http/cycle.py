@@ -48,7 +48,7 @@ def write(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body:
     A middleware between may have replaced `send`, and a client may not have read an earlier response.
     """
     cycle = getattr(send, "__self__", None)
-    if not isinstance(cycle, RequestResponseCycle) or cycle.response_started or cycle.flow.write_paused:
+    if type(cycle) is not RequestResponseCycle or cycle.response_started or cycle.flow.write_paused:
         return False
     fields = [*cycle.default_headers, *headers]
     parts = [STATUS_LINE[status]]

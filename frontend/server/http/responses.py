@@ -10,12 +10,13 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from cluster_serving.frontend.errors import BodyTimeout, RateLimited
+from cluster_serving.frontend.errors import BodyTimeout, MethodNotAllowed, RateLimited
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import failures
 from cluster_serving.frontend.server.http import cycle
 from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.http.compression import decompressed
+from cluster_serving.frontend.server.http.error_bodies import error_body
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
 from cluster_serving.protocol.number_lists import own_digits
@@ -122,8 +123,8 @@ class Written(Response):
         self.raw_headers = [(b"content-length", b"%d" % len(body)), (b"content-type", Json.media_type.encode())]
 
 
-def error_response(error: ServingError, content: bytes | None = None) -> Response:
-    """Return the response to a request that failed, with a body of the original's form unless there is one.
+def error_response(error: ServingError, path: str, content: bytes | None = None) -> Response:
+    """Return the response to a request of a path that failed, with a body of the form of its API unless there is one.
 
     It is logged if it is the fault of the server.
     """
@@ -132,7 +133,7 @@ def error_response(error: ServingError, content: bytes | None = None) -> Respons
     if isinstance(error, BodyTimeout):
         # The rest of the body is not read, so no other request can follow on this connection.
         headers["connection"] = "close"
-    body = dumps({"error": error.message, "code": error.code}) if content is None else content
+    body = dumps(error_body(error, path)) if content is None else content
     return Response(body, error.http_status, headers, Json.media_type)
 
 
@@ -145,6 +146,8 @@ def worst_error(outcomes: Iterable[object]) -> ServingError | None:
 def _error_headers(error: ServingError) -> dict[str, str]:
     if isinstance(error, RateLimited):
         return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
+    if isinstance(error, MethodNotAllowed):
+        return {"allow": error.allow}
     if error.code in _RETRY_AFTER:
         return {"retry-after": str(_RETRY_AFTER[error.code])}
     return {"www-authenticate": "Bearer"} if error.http_status == 401 else {}

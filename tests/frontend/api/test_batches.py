@@ -103,6 +103,43 @@ def test_embeddings_come_in_the_order_of_the_file(redis_server, job, ask, tmp_pa
     assert (output.purpose, output.filename) == ("batch_output", f"{done.id}_output.jsonl")
 
 
+def test_lists_come_in_pages(ask):
+    ids = [ask.files.create(file=("in.jsonl", b"{}"), purpose="batch").id for _ in range(3)]
+    page = ask.files.list(limit=2, purpose="batch")
+    assert (len(page.data), page.has_more) == (2, True)
+    assert sorted(file.id for file in page) == sorted(ids)
+    assert sorted(file.id for file in ask.files.list(limit=1, order="asc")) == sorted(ids)
+    assert next(file.id for file in ask.files.list(after=page.data[0].id)) == page.data[1].id
+    assert ask.files.list(purpose="batch_output").data == []
+    with pytest.raises(openai.NotFoundError, match="'after' is 'file-x'"):
+        ask.files.list(after="file-x")
+    made = [ask.batches.create(input_file_id=ids[0], endpoint="/v1/embeddings", completion_window="24h").id]
+    made += [ask.batches.create(input_file_id=ids[0], endpoint="/v1/embeddings", completion_window="24h").id]
+    assert [batch.id for batch in ask.batches.list(limit=1)] == [*reversed(made)]
+
+
+def test_files_live_as_long_as_asked_for(redis_server, db, job, ask, tmp_path):
+    content = lines("/v1/embeddings", [{"model": job, "input": "a"}])
+    lifetime = {"anchor": "created_at", "seconds": 7200}
+    file = ask.files.create(file=("in.jsonl", content), purpose="batch", expires_after=lifetime)
+    assert file.expires_at == file.created_at + 7200
+    assert 7100 < db.ttl(f"cluster-serving:file:{file.id}:content") <= 7200
+    with generating(redis_server.port, job, tmp_path, EMBEDDER):
+        asked = {"input_file_id": file.id, "endpoint": "/v1/embeddings", "completion_window": "24h"}
+        done = finished(ask, ask.batches.create(**asked, output_expires_after=lifetime))
+    output = ask.files.retrieve(done.output_file_id)
+    assert output.expires_at == output.created_at + 7200
+    for wrong in ({"anchor": "created_at", "seconds": 60}, {"anchor": "last_active_at", "seconds": 7200}):
+        with pytest.raises(openai.BadRequestError, match="'expires_after' is .*; expected the anchor 'created_at'"):
+            ask.files.create(file=("in.jsonl", content), purpose="batch", expires_after=wrong)
+        with pytest.raises(openai.BadRequestError, match="'output_expires_after' is"):
+            ask.batches.create(**asked, output_expires_after=wrong)
+    with pytest.raises(openai.BadRequestError, match="there is no parameter 'priority'"):
+        ask.batches.create(**asked, extra_body={"priority": "high"})
+    with pytest.raises(openai.BadRequestError, match="the form has no field 'lifetime'"):
+        ask.files.create(file=("in.jsonl", content), purpose="batch", extra_body={"lifetime": "1"})
+
+
 def test_the_program_of_the_page_runs(redis_server, serve, tmp_path, monkeypatch, capsys):
     page = PAGE.read_text("utf8")
     (row,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.frontend import app
-from cluster_serving.frontend.api import docs, page
+from cluster_serving.frontend.api import docs, page, v1
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
 from cluster_serving.frontend.api.v2.datatypes import INPUTS
 from cluster_serving.frontend.api.v2.http import UNSUPPORTED
@@ -71,7 +71,28 @@ def test_every_path_is_documented(serve):
     described = {(path, method) for path, methods in paths.items() for method in methods}
     # Scripts and styles of the page are no API, nor is what is answered with "not supported".
     others = {(path, method) for path in {*page.PATHS, *UNSUPPORTED} - {"/ui", "/docs"} for method in ("get", "post")}
+    others |= {(path, method.lower()) for path in v1.VERBS for method in v1.ANY_METHOD}
     assert served - others == described
+
+
+def test_generators_of_clients_find_names_of_operations_and_elements_of_arrays():
+    document = docs.document(keys=False)
+    names = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
+    assert len({*names}) == len(names)
+    assert "getV1FilesByIdContent" in names
+
+    def check(schema, within):
+        if isinstance(schema, dict):
+            kinds = schema.get("type", "")
+            assert "array" not in kinds or "items" in schema, schema
+            name = schema.get("$ref", "").rpartition("/")[2]
+            assert name not in within, f"{name} refers to itself"
+            if "/schemas/" in schema.get("$ref", ""):
+                check(document["components"]["schemas"][name], {*within, name})
+        for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+            check(part, within)
+
+    check(document["components"]["schemas"], set())
 
 
 @pytest.mark.parametrize("kind", ["parameters", "responses", "schemas"])

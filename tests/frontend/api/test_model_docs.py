@@ -11,6 +11,19 @@ import schemathesis
 
 from cluster_serving.protocol.results import encode_ranked, encode_result
 from tests.support.fixtures.echo import answering, echoed
+from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
+
+CHAT = """
+    import json
+
+    class Handler:
+        inputs = {"messages": "str", "max_tokens": "int64", "temperature": "float32"}
+        outputs = {"text": "str", "finish_reason": "str"}
+
+        def predict(self, batch):
+            (last,) = [json.loads(messages)[-1] for messages in batch["messages"]]
+            yield [{"text": f"{last['role']}: {last['content']}", "finish_reason": "stop"}]
+    """
 
 MODELS = {
     "one vector": [("x", "float32", (None, 3))],
@@ -51,7 +64,7 @@ def bodies(document):
         yield path, {**body, "components": document["components"]}, schema.get("example")
 
 
-def check_examples(document, client):
+def check_examples(document, client, others=()):
     """Send each example; its body, and the answer to it, are as the document says."""
     checked = schemathesis.openapi.from_dict(document)
     answers = {}
@@ -61,7 +74,7 @@ def check_examples(document, client):
         assert answer.status_code == 200, (path, answer.text)
         checked[path]["POST"].validate_response(answer)
         answers[document["paths"][path]["post"]["operationId"]] = answer.json()
-    assert answers.keys() == {"predict", "predictV1", "inferV2"}
+    assert answers.keys() == {"predict", "predictV1", "inferV2", *others}
     return answers
 
 
@@ -87,7 +100,7 @@ def test_it_has_names_dtypes_and_shapes_of_inputs_and_outputs(report, documented
         "text": "str[1]",
     }
     assert inputs["count"] == {
-        "type": "integer",
+        "type": ["integer", "boolean"],
         "format": "int8",
         "minimum": -128,
         "maximum": 127,
@@ -103,6 +116,39 @@ def test_it_has_names_dtypes_and_shapes_of_inputs_and_outputs(report, documented
         {"const": "BOOL"},
         {"const": "BYTES"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "others", "told"),
+    [(PARROT, {"chat", "completions"}, "text "), (CHAT, {"chat"}, "user: text"), (EMBEDDER, set(), "")],
+)
+def test_a_model_of_texts_has_the_paths_of_chats_that_it_answers(
+    redis_server, job, documented, tmp_path, code, others, told
+):
+    with generating(redis_server.port, job, tmp_path, code):
+        document, client = documented()
+        answers = check_examples(document, client, others)
+    for operation in others:
+        (choice,) = answers[operation]["choices"]
+        assert (choice["text"] if operation == "completions" else choice["message"]["content"]) == told
+
+
+@pytest.mark.usefixtures("echo")
+def test_a_missing_value_and_a_truth_value_fit_a_number(report, documented):
+    report(("age", "float32", (None,)), ("count", "int64", (None,)), ("town", "str", (None,)))
+    document, client = documented()
+    for path, schema, _ in bodies(document):
+        values = {"age": None, "count": True, "town": "Ulm"}
+        tensors = [("age", "FP32", [None]), ("count", "INT64", [True]), ("town", "BYTES", ["Ulm"])]
+        fields = ("name", "datatype", "data", "shape")
+        sent = (
+            {"instances": [values]}
+            if "v2" not in path
+            else {"inputs": [dict(zip(fields, (*tensor, [1]), strict=True)) for tensor in tensors]}
+        )
+        jsonschema.Draft202012Validator(schema).validate(sent)
+        answer = client.post(path, json=sent)
+        assert answer.status_code == 200, answer.text
 
 
 def test_what_the_model_does_not_take_does_not_fit(report, documented):

@@ -16,7 +16,7 @@ from cluster_serving.protocol.results import encode_result
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import decode
 from tests.support.fixtures.echo import answering
-from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
+from tests.support.fixtures.generating import CALLER, EMBEDDER, PARROT, generating
 from tests.support.fixtures.waiting import wait_until
 
 ENDLESS = """
@@ -93,27 +93,6 @@ def test_an_empty_completion_is_one(redis_server, job, ask, tmp_path):
         assert (final.choices[0].message.role, final.choices[0].message.content) == ("assistant", "")
 
 
-CALLER = """
-    import json
-
-    class Handler:
-        inputs = {"messages": "str", "tools": "str", "response_format": "str", "stop": "str[?]"}
-
-        def predict(self, batch):
-            for step in range(2):
-                yield [self.piece(step, *record) for record in zip(batch["messages"], batch["tools"], batch["stop"])]
-
-        def piece(self, step, messages, tools, stop):
-            messages = json.loads(messages)
-            if not tools:
-                return {"text": f"{messages[-1]['content']} {len(stop)} "}
-            text = json.dumps(messages)
-            if step:
-                return {"tool_calls": [{"index": 0, "function": {"arguments": text[9:]}}]}
-            (tool,) = json.loads(tools)
-            call = {"name": tool["function"]["name"], "arguments": text[:9]}
-            return {"tool_calls": [{"index": 0, "id": "call-1", "type": "function", "function": call}]}
-    """
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 HISTORY = [
     {

@@ -86,6 +86,8 @@ def test_the_status_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(ask, 
             "model_version_status": [
                 {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
             ],
+            # As OpenAI's clients retrieve it.
+            **{"id": job, "object": "model", "created": 0, "owned_by": "cluster-serving"},
         }
     missing = ask.get("/v1/models/another")
     assert (missing.status_code, "no model 'another'" in missing.json()["error"]) == (404, True)

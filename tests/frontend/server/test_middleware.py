@@ -22,7 +22,7 @@ def test_a_line_per_request_without_payload_query_or_key(serve, keys, caplog):
     url = serve("--accessLog=true", f"--apiKeysFile={file}").url
     with caplog.at_level(logging.INFO, "cluster_serving.access"):
         headers = {"x-api-key": key, "x-request-id": "mine-1"}
-        response = httpx.post(f"{url}/predict?secret=1", content=BODY, headers=headers, timeout=30)
+        response = httpx.post(f"{url}/predict?responseFormat=json", content=BODY, headers=headers, timeout=30)
         assert response.headers["x-request-id"] == "mine-1"
         odd = httpx.get(f"{url}/a%0Ab", headers={"x-api-key": key, "x-request-id": "not valid"})
         assert odd.headers["x-request-id"] != "not valid"
@@ -31,7 +31,7 @@ def test_a_line_per_request_without_payload_query_or_key(serve, keys, caplog):
     assert first.startswith("POST /predict 200 ")
     assert first.endswith("id=mine-1 client=alice")
     assert second.startswith("GET /a%0Ab 404 ")
-    assert "secret" not in first
+    assert "responseFormat" not in first
     assert key not in first
 
 

@@ -1,4 +1,4 @@
-"""Parts of the tests that CI runs only after a change to files that they depend on: the documents, and each cluster.
+"""Parts of the tests that CI runs only after a change to files that they depend on: documents, clients, each cluster.
 
     python -m tests.support.programs.parts run PART... [OPTIONS OF PYTEST] [-- TESTS]
     python -m tests.support.programs.parts reason PART
@@ -56,6 +56,14 @@ PARTS = {
             *("client", "embed", "frontend", "job", "launcher"),
             *("tests/conftest.py", "tests/e2e/conftest.py"),
             *("tests/support/fixtures", "tests/support/payloads", "tests/support/worlds"),
+        ),
+    ),
+    "clients": Part(
+        "clients",
+        ("tests/frontend/clients",),
+        (
+            *("frontend", "protocol", "tests/frontend/conftest.py", "tests/support/programs/clients"),
+            *("tests/support/worlds/clients.py", "tests/support/fixtures/generating.py"),
         ),
     ),
     "machines": Part(

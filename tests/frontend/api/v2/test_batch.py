@@ -41,6 +41,25 @@ def test_single_values_need_not_have_the_dimensions_of_their_records(batched):
     assert [record["n"].tolist() for record in batch.records] == ([[[5], [6]]] if batched else [[5], [6]])
 
 
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("name", ["n", "input-0", "input-1", "predict"])
+def test_a_column_of_mlservers_codecs_is_a_batch_of_the_only_input(name, batched):
+    batch = to_records({name: np.array([[5], [6]])}, report(SCALARS, already_batched=batched), 10)
+    assert [record["n"].tolist() for record in batch.records] == ([[5, 6]] if batched else [5, 6])
+    texts = to_records({"words" if name == "n" else name: from_bytes("", (2, 1), [b"a", b"b"])}, report(WORDS), 10)
+    assert [record["words"].item() for record in texts.records] == ["a", "b"]
+
+
+def test_names_of_mlservers_codecs_stand_for_no_input_of_several_or_of_a_table():
+    for name in ("input-1", "predict"):
+        with pytest.raises(InvalidInput, match=f"the request has the inputs '{name}'; the model expects words.*, n"):
+            to_records({name: np.zeros(1)}, report(WORDS, SCALARS), 10)
+        with pytest.raises(InvalidInput, match=f"the request has the inputs '{name}'; the model expects age"):
+            to_records({name: np.zeros(1)}, report(TensorSpec("age", "float32", (None,), column="yes")), 10)
+    spaced = report(TensorSpec("the_age", "float32", (None,), column="yes"))
+    assert to_records({"the age": np.zeros((1, 1))}, spaced, 10).records[0].keys() == {"the_age"}
+
+
 @pytest.mark.parametrize("shape", [(2,), (2, 1)])
 def test_bytes_for_numbers_are_images(shape):
     files = from_bytes("image", shape, [b"\xff\xd8first", b"\xff\xd8second"])
@@ -62,7 +81,8 @@ def test_jobs_that_take_batches_get_images_one_by_one():
 @pytest.mark.parametrize(
     ("inputs", "error", "message"),
     [
-        ({"n": np.zeros((2, 1), "i8")}, InvalidInput, r"'n' has shape \[2, 1\]; expected \[-1\]"),
+        ({"n": np.zeros((2, 2), "i8")}, InvalidInput, r"'n' has shape \[2, 2\]; expected \[-1\]"),
+        ({"n": np.zeros((1, 2), "i8")}, InvalidInput, r"'n' has shape \[1, 2\]; expected \[-1\]"),
         ({"n": np.zeros((), "i8")}, InvalidInput, r"'n' has shape \[\]; expected \[-1\]"),
         ({"n": np.zeros(0, "i8")}, InvalidInput, "the batch is empty"),
         ({"n": np.zeros(11, "i8")}, RequestTooLarge, "input 'n' has 11 records, which count as 11264 bytes"),

@@ -1,0 +1,61 @@
+"""Values that the document does not allow are refused."""
+
+import httpx
+import numpy as np
+import pytest
+
+from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
+
+TENSOR = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
+V2 = "/v2/models/{job}/infer"
+
+
+@pytest.fixture
+def url(serve, report, echo):
+    report(("x", "float32", (None, None)))
+    return serve().url
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "error"),
+    [
+        ("/v2/repository/index", {"ready": "AAA"}, {}, "'ready' is 'AAA'; expected true or false"),
+        ("/v2/repository/models/{job}/load", {"parameters": 0}, {}, "'parameters' is '0'"),
+        (V2, {"inputs": [TENSOR], "parameters": []}, {}, "parameters is not a JSON object"),
+        (V2, {"inputs": [TENSOR], "parameters": {"binary_data_output": 1}}, {}, "binary_data_output is not true or"),
+        (V2, {"inputs": [TENSOR], "parameters": {"timeout": ""}}, {}, "the parameter timeout is ''"),
+        (V2, {"inputs": [TENSOR], "parameters": {"priority": False}}, {}, "the parameter priority is 'False'"),
+        (V2, {"inputs": [TENSOR], "outputs": ""}, {}, "'outputs' is missing or not a list"),
+        ("/v1/models/{job}:predict", {"instances": [[1]], "signature_name": 0}, {}, "signature_name is '0'"),
+        ("/v1/requests", {"instances": [[1]], "version": True}, {}, "'version' is not a number"),
+        ("/predict", {"instances": [[1]]}, {"x-priority": ""}, "the header X-Priority is ''"),
+        ("/predict", {"instances": [[1]]}, {"x-timeout-ms": ""}, "the header X-Timeout-Ms is ''"),
+        ("/predict", {"instances": [[1]]}, {"x-timeout-ms": "1_000"}, "the header X-Timeout-Ms is '1_000'"),
+    ],
+)
+def test_a_loose_value_is_refused(url, job, path, body, headers, error):
+    answer = httpx.post(url + path.replace("{job}", job), json=body, headers=headers)
+    assert (answer.status_code, error in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_the_raw_bytes_of_one_tensor_are_a_request(url, job):
+    def sent(body):
+        return httpx.post(f"{url}/v2/models/{job}/infer", content=body, headers={HEADER_LENGTH: "0"})
+
+    answer = sent(np.array([1.5, 2.5, 3.5], "<f4").tobytes())
+    assert answer.status_code == 200, answer.text
+    json = int(answer.headers[HEADER_LENGTH])
+    assert np.frombuffer(answer.content[json:], "<f4").tolist() == [1.5, 2.5, 3.5]
+    assert "has 7 bytes; FP32 of shape [1, 1] needs 4" in sent(b"7 bytes").json()["error"]
+
+
+def test_raw_bytes_do_not_tell_the_tensors_of_several_inputs(url, job, report):
+    report(("x", "float32", (None, None)), ("y", "float32", (None, 1)))
+    answer = httpx.post(f"{url}/v2/models/{job}/infer", content=b"1234", headers={HEADER_LENGTH: "0"})
+    assert "is 0, for the raw bytes of one input" in answer.json()["error"]
+
+
+def test_the_raw_bytes_of_a_text_are_a_request(url, job, report):
+    report(("x", "str", (None,)))
+    answer = httpx.post(f"{url}/v2/models/{job}/infer", content="ä text".encode(), headers={HEADER_LENGTH: "0"})
+    assert answer.content.endswith("ä text".encode()), answer.text
