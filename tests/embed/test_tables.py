@@ -48,8 +48,10 @@ def test_every_row_has_outputs_or_an_error(digits):
     found = predict_table(digits, table).to_pylist()
     assert [row["probabilities"] is None for row in found] == [False, True, True, False]
     assert found[3]["probabilities"] == pytest.approx(model_zoo.digits_mlp(x[2:3])[0], abs=1e-5)
-    assert found[0]["error"] is None and found[1]["error"] == "INVALID_INPUT: an input of this row is null"
-    assert found[2]["error"].startswith("INVALID_INPUT: input 'x' has shape [5]")
+    assert (
+        found[0]["error"] is None and found[1]["error"] == "INVALID_INPUT: input 'x' is null; expected a list of values"
+    )
+    assert found[2]["error"].startswith("INVALID_INPUT: input 'x' is float32[5], but")
 
 
 def test_a_table_without_rows_has_the_columns_of_the_others(digits):
