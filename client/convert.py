@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from cluster_serving.protocol.columns import STACKED_BYTES, Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.number_lists import exact
+from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.values.arrays import of_array
+from cluster_serving.protocol.values.table import Kind, Refused, is_missing, kind_of
 
 _IMAGE = re.compile(
     rb"\xff\xd8\xff|\x89PNG|GIF8|BM|RIFF....WEBP|II\*\x00|MM\x00\*|P[1-7]\s|\x00\x00\x00\x0cjP|\xff\x4f\xff\x51|#\?RADIANCE"
@@ -25,6 +29,9 @@ _IMAGE = re.compile(
     re.DOTALL,
 )
 """Beginnings of the image files that the job may decode."""
+
+_NUMBERS = {Kind.NAN, Kind.INFINITE, Kind.BOOL, Kind.WHOLE, Kind.FRACTION}
+"""Numbers that may stand beside a missing one, and be decimals."""
 
 _ACCEPTED = (
     "an array of numpy, PyTorch, TensorFlow or JAX, a number, nested lists of numbers or of str, a path of an image "
@@ -94,6 +101,8 @@ def to_input(name: str, value: object) -> Input:
     | anything with `__array__`                 | as float32                                               |
     | numpy or Python number                    | scalar of the same dtype (Python numbers: int64, float64)|
     | nested lists of numbers                   | tensor of int64, float64 or bool                         |
+    | Decimal; numbers beside None or NA        | float64, with NaN for a missing number                   |
+    | None, NA, NaT                             | missing value: NaN, or a missing text                    |
     | nested lists of str                       | string tensor                                            |
     | str                                       | the image file at that path, unchanged; no other file    |
     | Path, {"path": str}                       | the file at that path, unchanged                         |
@@ -113,7 +122,7 @@ def to_input(name: str, value: object) -> Input:
         return _read_image(name, value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return Image(bytes(value))
-    if isinstance(value, (bool, int, float, complex)):
+    if isinstance(value, (bool, int, float, complex, Decimal)) or is_missing(value):
         return _to_array(name, value)
     if isinstance(value, Mapping):
         return _from_mapping(name, value)
@@ -175,14 +184,25 @@ def _on_cpu(tensor: Any) -> Any:
 
 
 def _texts(name: str, kind: str, array: Array) -> Array:
-    """Return an array of str as objects. Bytes, which TensorFlow's arrays hold, are read as UTF-8."""
+    """Return an array of str and None as objects, and one of numbers and None as floats with NaN.
+
+    Bytes, which TensorFlow's arrays hold, are read as UTF-8.
+    """
     objects = array.astype(object)
     for index, item in np.ndenumerate(objects):
         if isinstance(item, bytes) and (problem := utf8.fault(item)):
             raise InvalidInput(f"input {name!r} ({kind}): element {list(index)} is bytes, and not text: {problem}")
-    flat = [item.decode() if isinstance(item, bytes) else item for item in objects.ravel()]
-    others = [item for item in flat if not isinstance(item, str)]
-    if others:
+    flat = [_leaf(item) for item in objects.ravel()]
+    kinds = set(map(kind_of, flat)) - {Kind.NULL}
+    if kinds and kinds <= _NUMBERS:
+        try:
+            return of_array(objects, TensorSpec(name, "float64", None))
+        except Refused as error:
+            raise error.of(name) from None
+    if Kind.NAN in kinds and kinds <= {Kind.NAN, Kind.TEXT}:
+        # pandas has NaN for a missing text.
+        flat = [item if isinstance(item, str) else None for item in flat]
+    elif others := [item for item in flat if item is not None and not isinstance(item, str)]:
         types = ", ".join(sorted({type(item).__name__ for item in others}))
         mixed = " and str" if len(others) < len(flat) else ""
         raise InvalidInput(
@@ -190,6 +210,10 @@ def _texts(name: str, kind: str, array: Array) -> Array:
         )
     objects.reshape(-1)[:] = flat
     return objects
+
+
+def _leaf(item: Any) -> Any:
+    return None if is_missing(item) else item.decode() if isinstance(item, bytes) else item
 
 
 def _image_of_text(name: str, text: str) -> Image:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
 from pyflink.common import Row, Time, Types
 from pyflink.datastream import AsyncDataStream, AsyncFunction, DataStream, OutputTag, ProcessFunction, RuntimeContext
 from pyflink.table.types import DataType, DataTypes, from_arrow_type
 from pyflink.table.udf import udf
 
 from cluster_serving.embed.predictor import Predictor
-from cluster_serving.embed.tables import ERROR, arrow_type, predict_table
+from cluster_serving.embed.tables import ERROR, arrow_type, predict_series
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.slots import TensorSpec
 
@@ -177,6 +176,5 @@ class _Vectorised:
     def __call__(self, *columns: pd.Series) -> pd.Series | pd.DataFrame:
         """Return the outputs, with NULL where a row has failed."""
         inputs = [spec.name for spec in self._predictor.inputs]
-        table = pa.table(dict(zip(inputs, map(pa.Array.from_pandas, columns), strict=True)))
-        found = predict_table(self._predictor, table).select(self._names).to_pandas()
+        found = predict_series(self._predictor, dict(zip(inputs, columns, strict=True)))[self._names]
         return found if len(self._names) > 1 else found[self._names[0]]

@@ -106,10 +106,18 @@ class Output:
         """Return the rows of a file, and those with an error, from what its end tells."""
         with self._system.open_input_file(path) as file:
             metadata = pq.read_metadata(file)
-        at = metadata.schema.names.index(ERROR)
+        # The errors are the last column.
+        at = metadata.num_columns - 1
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         fine = sum(group.column(at).statistics.null_count for group in groups)
         return metadata.num_rows, metadata.num_rows - fine
+
+    def errors(self, unit: Unit) -> list[str]:
+        """Return the errors of the rows of a scored unit."""
+        with self._system.open_input_file(self._path(unit)) as file:
+            parquet = pq.ParquetFile(file)
+            name = parquet.schema_arrow.names[-1]
+            return [text for text in parquet.read(columns=[name]).column(name).to_pylist() if text is not None]
 
     def _files(self) -> list[str]:
         found = self._system.get_file_info(FileSelector(self.folder, recursive=True))
@@ -127,7 +135,7 @@ class Output:
         with self._system.open_output_stream(aside) as file, pq.ParquetWriter(file, first[-1].schema) as writer:
             for table in _gathered(_conformed(table, writer.schema) for table in chain(first, tables)):
                 writer.write_table(table)
-                rows, wrong = rows + len(table), wrong + len(table) - table[ERROR].null_count
+                rows, wrong = rows + len(table), wrong + len(table) - table.column(-1).null_count
         self._system.move(aside, path)
         return rows, wrong
 
@@ -163,6 +171,9 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    if table.column_names == [ERROR]:
+        # The rows that could not be read, of which the columns are not known.
+        table = table.rename_columns(schema.names[-1:])
     names = set(table.column_names)
     if new := names - set(schema.names):
         raise InvalidInput(f"the first rows have no column {min(new)!r}; --keep says which columns are copied")

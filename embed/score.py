@@ -2,16 +2,19 @@
 
 Usage: python -m cluster_serving.embed.score
 
-Standard input has JSON with the fields of `Task`. The process ends with 1 if a unit could not be scored.
+Standard input has JSON with the fields of `Task`. The process ends with 1 if a unit could not be scored, if all rows
+have errors, or if more than `max_errors` have.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -26,6 +29,10 @@ from cluster_serving.embed.output import FAILURES, Outcomes, Output
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import Unit
 from cluster_serving.protocol.parent import die_with_parent
+
+_VALUE = re.compile(r"(: \S+\[\d+\])? is .*?; expected", re.DOTALL)
+_MOST_KINDS = 3
+"""Kinds of errors that the command names."""
 
 _BACKGROUND = 10
 """Niceness of this program beside a job."""
@@ -51,6 +58,7 @@ def _run(task: Task, output: Output) -> int:
     units = output.units(task.input)
     left = output.left(units)
     rows = wrong = failed = 0
+    kinds = Counter[str]()
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task("", total=sum(unit.size for unit in left), rate="")
@@ -60,6 +68,8 @@ def _run(task: Task, output: Output) -> int:
                 console.print(f"error: {unit.files[0]}: {outcome}", markup=False, soft_wrap=True)
                 continue
             rows, wrong = rows + outcome[0], wrong + outcome[1]
+            if outcome[1]:
+                kinds.update(map(_kind, output.errors(unit)))
             rate = f"{rows / (time.monotonic() - began):,.0f} rows/s"
             progress.update(bar, advance=unit.size, rate=rate)
     output.tidy()
@@ -68,11 +78,20 @@ def _run(task: Task, output: Output) -> int:
     seconds = time.monotonic() - began
     console.print(
         f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} a second), {wrong:,} of them with an error; "
-        f"{len(units) - len(left)} of {len(units)} units were there before, {failed} failed. Output: {task.output}",
+        f"{len(units) - len(left)} of {len(units)} units were there before, {failed} could not be scored. "
+        f"Output: {task.output}",
         highlight=False,
         soft_wrap=True,
     )
-    return int(failed > 0)
+    for kind, count in kinds.most_common(_MOST_KINDS):
+        console.print(f"{count:,} rows: {kind}", markup=False, highlight=False, soft_wrap=True)
+    most = task.max_errors
+    return int(failed > 0 or (rows > 0 and wrong == rows) or (most is not None and wrong > most))
+
+
+def _kind(error: str) -> str:
+    """Return an error without the value that it names, which others of its kind have not."""
+    return _VALUE.sub(" is …; expected", error)
 
 
 def _outcomes(task: Task, output: Output, units: Sequence[Unit]) -> Outcomes:

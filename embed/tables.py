@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from cluster_serving.embed.columns import Scored
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.values.arrow import of_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,9 @@ def predict_table(predictor: Model, table: pa.Table | pa.RecordBatch, inputs: In
 
     Args:
         predictor: The model.
-        table: Columns of numbers, texts, images as binary, or lists of numbers, which may be nested.
+        table: Columns of numbers, texts, images as binary, or lists of numbers, which may be nested. Values become the
+            dtype of their input by the table of conversions (`protocol.values.table`); a value that it refuses fails
+            its row alone.
         inputs: Columns of the inputs; those of the same names where this has none.
 
     Returns:
@@ -55,25 +58,58 @@ def predict_table(predictor: Model, table: pa.Table | pa.RecordBatch, inputs: In
         InvalidInput: If a column is missing.
         ModelError: If the model cannot be loaded.
     """
-    chosen = inputs_of(predictor, table.column_names, inputs)
-    names = list(dict.fromkeys(name for columns in chosen.values() for name in columns))
-    needed = pa.table({name: table.column(name) for name in names})
-    valid = np.ones(len(needed), bool)
-    for column in needed.columns:
-        if column.null_count:
-            valid &= column.is_valid().to_numpy(zero_copy_only=False)
-    rows = np.flatnonzero(valid)
-    filled = needed if len(rows) == len(needed) else needed.take(pa.array(rows))
-    scored = predictor.scored({name: _joined(filled, columns) for name, columns in chosen.items()})
-    errors = {int(row): f"{InvalidInput.code}: an input of this row is null" for row in np.flatnonzero(~valid)}
-    errors |= {int(rows[row]): f"{error.code}: {error.message}" for row, error in scored.errors.items()}
-    return _output_table(scored, predictor.outputs, rows, errors, len(needed))
+    return _predicted(predictor, table.column_names, table.column, len(table), inputs)
 
 
 def predict_frame(predictor: Model, frame: pd.DataFrame, inputs: Inputs | None = None) -> pd.DataFrame:
     """Compute a frame of pandas; return a frame with its index, and the columns of `predict_table`."""
-    scored = predict_table(predictor, pa.Table.from_pandas(frame, preserve_index=False), inputs).to_pandas()
-    return scored.set_index(frame.index)
+    names = [str(name) for name in frame.columns]
+    scored = _predicted(predictor, names, lambda name: _of_series(frame.iloc[:, names.index(name)]), len(frame), inputs)
+    return scored.to_pandas().set_index(frame.index)
+
+
+def predict_series(predictor: Model, columns: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """Compute columns of pandas, a column for each input; see `predict_frame`."""
+    count = len(next(iter(columns.values())))
+    return _predicted(predictor, [*columns], lambda name: _of_series(columns[name]), count, None).to_pandas()
+
+
+def _of_series(series: pd.Series) -> Any:
+    """Return a column of pandas as one of Arrow, or as its values where these have no type in common."""
+    try:
+        return pa.Array.from_pandas(series)
+    except (ValueError, TypeError, OverflowError):
+        return series.tolist()
+
+
+def _predicted(
+    predictor: Model, names: Sequence[str], column: Callable[[str], Any], count: int, inputs: Inputs | None
+) -> pa.Table:
+    """Compute a table of `count` rows, of which `column` returns a column by name."""
+    names = [*names]
+    chosen = inputs_of(predictor, names, inputs)
+    for name in (name for columns in chosen.values() for name in columns if names.count(name) > 1):
+        raise InvalidInput(
+            f"the table has {names.count(name)} columns {name!r}; expected one: rename or drop the others"
+        )
+    specs = {spec.name: spec for spec in predictor.inputs}
+    columns, errors = dict[str, Any](), dict[int, InvalidInput]()
+    for name, sources in chosen.items():
+        spec = specs.get(name, TensorSpec(name, "", None))
+        found = [of_column(source, column(source), spec, len(sources) > 1) for source in sources]
+        columns[name] = found[0].values if len(found) == 1 else np.stack([part.values for part in found], axis=1)
+        errors = {row: error for part in reversed(found) for row, error in part.errors.items()} | errors
+    rows = np.array([row for row in range(count) if row not in errors], int) if errors else np.arange(count)
+    if errors:
+        columns = {name: _taken(values, rows) for name, values in columns.items()}
+    scored = predictor.scored(columns)
+    texts = {row: f"{error.code}: {error.message}" for row, error in errors.items()}
+    texts |= {int(rows[row]): f"{error.code}: {error.message}" for row, error in scored.errors.items()}
+    return _output_table(scored, predictor.outputs, rows, texts, count)
+
+
+def _taken(values: Any, rows: Array) -> Any:
+    return values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
 
 
 def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> dict[str, list[str]]:
@@ -97,34 +133,6 @@ def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> 
                 f"Say which of them are the input: --columns {name}={first}, or inputs={given}"
             )
     return chosen
-
-
-def _joined(table: pa.Table, names: Sequence[str]) -> Any:
-    arrays = [_from_arrow(table.column(name).combine_chunks()) for name in names]
-    return arrays[0] if len(arrays) == 1 else np.stack(arrays, axis=1)
-
-
-def _from_arrow(column: pa.Array | pa.ChunkedArray) -> Any:
-    """Return a column without nulls; lists of equal lengths become one array."""
-    if isinstance(column, pa.ChunkedArray):
-        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-    if isinstance(column, pa.FixedShapeTensorArray):
-        return column.to_numpy_ndarray()
-    if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
-    if isinstance(column, pa.FixedSizeListArray):
-        return _nested(column.flatten(), len(column), column.type.list_size)
-    if isinstance(column, pa.ListArray | pa.LargeListArray):
-        sizes = column.value_lengths().to_numpy(zero_copy_only=False)
-        if len(sizes) and (sizes == sizes[0]).all():
-            return _nested(column.flatten(), len(column), int(sizes[0]))
-        return [np.array(value) for value in column.to_pylist()]
-    return column.to_numpy(zero_copy_only=False)
-
-
-def _nested(values: pa.Array, rows: int, size: int) -> Any:
-    flat = _from_arrow(values)
-    return flat.reshape(rows, size, *flat.shape[1:]) if isinstance(flat, np.ndarray) else flat
 
 
 def _output_table(

@@ -31,6 +31,7 @@ class Task(JsonRecord):
         job: `jobName` of the job that computes; empty for processes of this program. The options are empty then.
         redis: Redis of the job.
         share: As for `embed.lane.Lane`.
+        max_errors: Most rows with an error of a command that succeeds; None for all but every row.
         flink: Address of the job of Flink that computes; empty if none does.
         flink_name: Name of that job, for the program that submits it.
     """
@@ -47,6 +48,7 @@ class Task(JsonRecord):
     job: str = ""
     redis: str = ""
     share: float = 1.0
+    max_errors: int | None = None
     flink: str = ""
     flink_name: str = ""
 

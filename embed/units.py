@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import fnmatch
 import hashlib
+import io
 import posixpath
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.csv
@@ -34,6 +37,11 @@ _WILD = re.compile(r"[*?\[]")
 
 Batches = Iterator[pa.RecordBatch | str]
 
+Wanted = Callable[[Sequence[str]], Sequence[str]]
+"""Chooses from the names of the columns of a file those that are read."""
+
+_COMPRESSED = (".gz", ".bz2", ".zst")
+
 
 @dataclass(frozen=True)
 class Unit:
@@ -53,17 +61,40 @@ class Unit:
     group: int | None
     size: int
 
-    def batches(self, texts: Collection[str] = ()) -> Iterator[pa.Table | str]:
+    @property
+    def is_text(self) -> bool:
+        """True for a file of which all values are texts: CSV."""
+        return _READERS.get(_suffix(self.files[0])) is _csv
+
+    def batches(self, wanted: Wanted = list) -> Iterator[pa.Table | str]:
         """Read the rows in batches; a row that cannot be read is a text that says why.
 
-        Columns of CSV named in `texts` are read as texts. The first rows decide on the types of the others.
+        `wanted` chooses from the names of the columns; files of JSON lines and images are read as a whole. Values of
+        CSV are texts, and partition columns of the path (`day=2026-01-02/`) are added as texts.
         """
         if not self.size:
             return
         system, _ = opened(self.address)
         reader = _READERS.get(_suffix(self.files[0]), _images)
-        for batch in reader(system, self, texts):
-            yield batch if isinstance(batch, str) else pa.Table.from_batches([batch])
+        for batch in reader(system, self, wanted):
+            yield batch if isinstance(batch, str) else self._partitioned(pa.Table.from_batches([batch]))
+
+    def _partitioned(self, table: pa.Table) -> pa.Table:
+        for name, value in partitions(self.address, self.files[0]).items():
+            if name not in table.column_names:
+                table = table.append_column(name, pa.array([value] * len(table), pa.string()))
+        return table
+
+
+def partitions(address: str, path: str) -> dict[str, str]:
+    """Return the columns that the folders of a file have in their names, as Hive writes them: `name=value`."""
+    _, root = opened(address)
+    found = dict[str, str]()
+    for part in posixpath.relpath(path, root).split("/")[:-1]:
+        name, equals, value = part.partition("=")
+        if equals and name:
+            found[name] = unquote(value)
+    return found
 
 
 def opened(address: str) -> tuple[FileSystem, str]:
@@ -124,7 +155,12 @@ def _files(system: FileSystem, root: str) -> list[tuple[str, int]]:
     if info.type == FileType.File:
         return [(info.path, info.size)]
     found = system.get_file_info(FileSelector(root, allow_not_found=True, recursive=True))
-    return [(file.path, file.size) for file in found if file.type == FileType.File]
+    return [(file.path, file.size) for file in found if file.type == FileType.File and not _is_hidden(file.path, root)]
+
+
+def _is_hidden(path: str, root: str) -> bool:
+    """Return True for files that writers leave behind, as Spark and Hadoop read it: `_temporary/`, `.part`."""
+    return any(part.startswith((".", "_")) and "=" not in part for part in posixpath.relpath(path, root).split("/"))
 
 
 def _matches(path: str, root: str, pattern: Sequence[str]) -> bool:
@@ -135,7 +171,9 @@ def _matches(path: str, root: str, pattern: Sequence[str]) -> bool:
 
 
 def _suffix(path: str) -> str:
-    return posixpath.splitext(path)[1].lower()
+    """Return the suffix of a path, without that of its compression, which pyarrow takes from the name as well."""
+    stem, end = posixpath.splitext(path.lower())
+    return posixpath.splitext(stem)[1] if end in _COMPRESSED else end
 
 
 def _of_file(system: FileSystem, base: str, root: str, path: str, size: int) -> Iterator[Unit]:
@@ -158,43 +196,84 @@ def _of_images(base: str, files: Sequence[tuple[str, int]]) -> Iterator[Unit]:
         yield Unit(base, f"images.{digest}.parquet", paths, None, sum(sizes))
 
 
-def _parquet(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
+def _parquet(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
     with system.open_input_file(unit.files[0]) as file:
-        # Without the buffer a whole column of the row group is read at once.
-        yield from pq.ParquetFile(file, buffer_size=_BUFFER).iter_batches(ROWS, row_groups=[unit.group])
+        # Without the buffer a whole column of the row group is read at once. Nanoseconds end in 2262, and INT96 later.
+        parquet = pq.ParquetFile(file, buffer_size=_BUFFER, coerce_int96_timestamp_unit="us")
+        names = parquet.schema_arrow.names
+        _refuse_twice(unit.files[0], names)
+        yield from parquet.iter_batches(ROWS, row_groups=[unit.group], columns=wanted(names))
 
 
-def _csv(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
+def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
     bad: deque[pyarrow.csv.InvalidRow] = deque()
 
     def note(row: pyarrow.csv.InvalidRow) -> str:
         bad.append(row)
         return "skip"
 
-    with system.open_input_stream(unit.files[0]) as file:
+    path = unit.files[0]
+    mark = "\t" if _suffix(path) == ".tsv" else ","
+    names = _header(system, path, mark)
+    with system.open_input_stream(path) as file:
         # With threads, rows have no numbers.
         read = pyarrow.csv.ReadOptions(use_threads=False)
-        parse = pyarrow.csv.ParseOptions(invalid_row_handler=note, newlines_in_values=True)
-        convert = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+        parse = pyarrow.csv.ParseOptions(delimiter=mark, invalid_row_handler=note, newlines_in_values=True)
+        # Texts stay what they are: 00123, an id of 20 digits, a text that looks like a time.
+        types = dict.fromkeys(names, pa.binary())
+        convert = pyarrow.csv.ConvertOptions(column_types=types, include_columns=wanted(names))
         # Number of the next row; that of the header is 1.
         at = 2
         for batch in pyarrow.csv.open_csv(file, read, parse, convert):
             rest = batch
             while bad and bad[0].number <= at + len(rest):
                 row = bad.popleft()
-                yield rest[: row.number - at]
+                yield _texts(rest[: row.number - at])
                 yield _fields_error(row)
                 rest, at = rest[row.number - at :], row.number + 1
-            yield rest
+            yield _texts(rest)
             at += len(rest)
         yield from map(_fields_error, bad)
+
+
+def _header(system: FileSystem, path: str, mark: str) -> list[str]:
+    """Return the names of the columns; raise `InvalidInput` if two are equal."""
+    with system.open_input_stream(path) as file, io.TextIOWrapper(file, "utf-8-sig", "replace", newline="") as text:
+        names = next(csv.reader(text, delimiter=mark), [])
+    _refuse_twice(path, names)
+    return names
+
+
+def _refuse_twice(path: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInput(f"{path} has {names.count(name)} columns {name!r}; expected one: rename the others")
+
+
+def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return columns of bytes as texts: a value that is not UTF-8 is read as Latin-1."""
+    return pa.RecordBatch.from_arrays([_decoded(column) for column in batch.columns], names=batch.schema.names)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(value) for value in column.to_pylist()], pa.string())
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _fields_error(row: pyarrow.csv.InvalidRow) -> str:
     return f"the row has {row.actual_columns} fields, and the header {row.expected_columns}: {row.text[:_SHOWN]}"
 
 
-def _json_lines(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
+def _json_lines(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
     with system.open_input_stream(unit.files[0]) as file:
         rest = b""
         # pyarrow reads whole files only.
@@ -222,7 +301,7 @@ def _parsed(lines: bytes) -> Batches:
         yield from _parsed(lines[middle + 1 :])
 
 
-def _images(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
+def _images(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
     for start in range(0, len(unit.files), _IMAGE_ROWS):
         paths = unit.files[start : start + _IMAGE_ROWS]
         contents = []
@@ -232,10 +311,11 @@ def _images(system: FileSystem, unit: Unit, texts: Collection[str]) -> Batches:
         yield pa.record_batch({"path": pa.array(paths), IMAGE: pa.array(contents, pa.binary())})
 
 
-_READERS: dict[str, Callable[[FileSystem, Unit, Collection[str]], Batches]] = {
+_READERS: dict[str, Callable[[FileSystem, Unit, Wanted], Batches]] = {
     ".parquet": _parquet,
     ".pq": _parquet,
     ".csv": _csv,
+    ".tsv": _csv,
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json_lines,

@@ -13,6 +13,8 @@ from cluster_serving.job.sparse import indices_of
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.slots import TensorSpec, differing, filled, fits, matched, type_text
+from cluster_serving.protocol.values.arrays import of_array, within
+from cluster_serving.protocol.values.table import Refused
 
 _MAX_NAMED = 32
 
@@ -58,10 +60,9 @@ class Preprocessor:
     def prepare(self, record: Mapping[str, Input]) -> list[Array]:
         """Convert one record.
 
-        An array of the model's dtype passes unchanged. Numbers are converted to a wider dtype or within their kind
-        (float64 to float32, int64 to float32). They are converted to integers or bool only if every value is one, since
-        original clients send all numbers as float32. Values beyond those that the engine computes are refused. Sparse
-        tensors are made dense. Images are decoded, and decrypted before if that is configured.
+        An array of the model's dtype passes unchanged; others are converted by the table of conversions
+        (`protocol.values.table`), or refused. Values beyond those that the engine computes are refused. Sparse tensors
+        are made dense. Images are decoded, and decrypted before if that is configured.
 
         The arrays are in the model's order, and without a batch dimension unless `already_batched`. An array may be a
         read-only view of the request.
@@ -146,6 +147,7 @@ class _Rule:
         self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool, keeps_bytes: bool
     ) -> None:
         self.name = spec.name
+        self._spec = spec
         self._shape = self.record_shape = spec.record_shape
         self._batched = already_batched
         self.rank = None if self._shape is None else len(self._shape)
@@ -154,7 +156,6 @@ class _Rule:
         self._dtype = spec.numpy_dtype
         self._computed = np.dtype(spec.computed) if spec.computed else None
         self._is_text = spec.dtype == "str"
-        self._takes_codes = spec.column == "codes"
         self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
         self._images = ImageInput(spec, layout, image, keeps_bytes, self._text)
 
@@ -181,7 +182,7 @@ class _Rule:
             raise InvalidInput(f"input {name!r} is a column of {len(value)} images; each is prepared by itself")
         else:
             array = self._tensor(name, value)
-        if self._computed is not None and not _holds(array, self._computed):
+        if self._computed is not None and not within(array, self._computed):
             raise InvalidInput(
                 f"input {name!r} has values beyond those of {self._computed}, in which the engine computes {self}"
             )
@@ -212,51 +213,23 @@ class _Rule:
         # For numpy, None is float64.
         if self._dtype is not None and array.dtype == self._dtype:
             return array
-        if array.dtype.kind in "OU":
-            if (self._is_text or self._dtype is None) and all(isinstance(item, str) for item in array.flat):
-                return array.astype(object, copy=False)
-            raise self._refused(name, array.dtype, array.shape)
-        if self._takes_codes and array.dtype.kind in "iu":
-            return array.astype(str).astype(object)
-        if self._is_text:
-            if not array.size:
-                # An empty list has no dtype.
-                return array.astype(object)
-            raise self._refused(name, array.dtype, array.shape)
-        return array if self._dtype is None else self._cast(name, array, self._dtype)
-
-    def _cast(self, name: str, array: Array, dtype: np.dtype[Any]) -> Array:
-        if np.can_cast(array.dtype, dtype, "safe"):
-            return array.astype(dtype)
-        if dtype.kind in "biu" and array.dtype.kind in "biuf":
-            if _holds(array, dtype):
-                return array.astype(dtype)
-            raise InvalidInput(
-                f"input {name!r} is {array.dtype} with values that are not {dtype}; the model expects {self}"
-            )
-        if not np.can_cast(array.dtype, dtype, "same_kind"):
-            raise self._refused(name, array.dtype, array.shape)
+        if not self._spec.dtype:
+            return self._any(name, array)
+        if self._is_text and not array.size:
+            # An empty list has no dtype.
+            return array.astype(object)
         try:
-            with np.errstate(over="raise"):
-                return array.astype(dtype)
-        except FloatingPointError:
-            raise InvalidInput(f"input {name!r} is {array.dtype} with values too large for {self}") from None
+            return of_array(array, self._spec)
+        except Refused as error:
+            raise InvalidInput(f"{error.of(name)}; the model expects {self}") from None
+
+    def _any(self, name: str, array: Array) -> Array:
+        if array.dtype.kind not in "OU":
+            return array
+        if all(isinstance(item, str) for item in array.flat):
+            return array.astype(object, copy=False)
+        raise self._refused(name, array.dtype, array.shape)
 
     def _refused(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], kind: str = "") -> InvalidInput:
         named = "str" if dtype.kind in "OU" else dtype.name
         return InvalidInput(f"input {name!r} is {kind}{type_text(named, shape)}, but the model expects {self}")
-
-
-def _holds(array: Array, dtype: np.dtype[Any]) -> bool:
-    """Return True if the dtype can hold every value; floating-point numbers may lose digits among themselves."""
-    if not array.size:
-        return True
-    if dtype.kind == "f":
-        return not bool((np.abs(array) > np.finfo(dtype).max).any())
-    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    try:
-        # Compare Python numbers, because the limits of int64 are not exact in floating point.
-        within = low <= int(array.min()) and int(array.max()) <= high
-    except (ValueError, OverflowError):  # not a number, or infinity
-        return False
-    return within and (array.dtype.kind != "f" or bool((np.trunc(array) == array).all()))

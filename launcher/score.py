@@ -53,12 +53,16 @@ def score(
         float,
         typer.Option("--share", min=0.0001, max=1, help="With --job: part of the time, while others use the job."),
     ] = 0.01,
+    max_errors: Annotated[
+        int | None, typer.Option("--max-errors", min=0, help="Exit with 1 if more rows have an error.")
+    ] = None,
     config_path: ConfigPath = CONFIG_PATH,
 ) -> None:
     """Compute a model over files: a row of output for each row of input. Neither Flink nor Redis are needed.
 
     A row that fails has its error in the column `error`. Started again, the command goes on where it was interrupted.
-    The keys of config.yaml for model, images and filters apply. The exit code is 1 if a file could not be scored.
+    The keys of config.yaml for model, images and filters apply. The exit code is 1 if a file could not be scored, or if
+    all rows have errors, or more than --max-errors.
     """
     config = config_file.read(config_path, missing_ok=config_path == CONFIG_PATH)
     if job and (model or flink):
@@ -69,6 +73,7 @@ def score(
         "input": source,
         "output": output,
         "inputs": dict(map(_columns, columns or [])),
+        "max_errors": max_errors,
         "keep": None if keep is None else [name for name in keep.split(",") if name],
     }
     if job:

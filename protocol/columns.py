@@ -113,7 +113,7 @@ def _kinds(record: Mapping[str, Any]) -> Hashable:
     for name, value in record.items():
         if isinstance(value, np.ndarray):
             kinds.append((name, value.dtype.str, value.shape))
-            size += sum(map(len, value.flat)) if value.dtype == object else value.nbytes
+            size += sum(_lengths(value)) if value.dtype == object else value.nbytes
         elif isinstance(value, Image):
             kinds.append(name)
         else:
@@ -131,12 +131,17 @@ def _stacked(records: Sequence[Mapping[str, Any]]) -> Columns:
     )
 
 
+def _lengths(texts: Array) -> Iterator[int]:
+    """Return the length of each text; a missing one has none."""
+    return (len(text or "") for text in texts.flat)
+
+
 def _sizes(column: Array | Images) -> Any:
     """Return the bytes of each record of a column, or those of all if they are of one size."""
     if isinstance(column, Images):
         return np.fromiter(map(len, column.files), "i8", len(column))
     if column.dtype == object:
-        return np.fromiter(map(len, column.flat), "i8", column.size).reshape(len(column), -1).sum(1)
+        return np.fromiter(_lengths(column), "i8", column.size).reshape(len(column), -1).sum(1)
     return column.nbytes // len(column)
 
 

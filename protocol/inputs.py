@@ -54,7 +54,7 @@ class SparseTensor:
 
 
 Input = Union[Array, Image, SparseTensor, Images]
-"""One named input; a string tensor is an ndarray of dtype object that holds `str`."""
+"""One named input; a string tensor is an ndarray of dtype object that holds `str`, or None for a missing value."""
 
 MAX_DIMENSIONS = 32
 """Most dimensions of a tensor; numpy's own limit before its version 2."""

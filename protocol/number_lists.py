@@ -10,9 +10,6 @@ import numpy as np
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 
-WHOLE = "a whole number of at most 64 bits, in digits"
-"""Leaves that `is_whole` takes, in words."""
-
 _INTEGERS = (int, np.integer)
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 _EXACT = 1 << 53

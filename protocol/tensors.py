@@ -3,7 +3,7 @@
 | kind   | Arrow column                            | field metadata        |
 |--------|-----------------------------------------|-----------------------|
 | tensor | binary, little-endian, C order          | kind, dtype, shape    |
-| string | list of utf8, C order                   | kind, shape           |
+| string | list of utf8, C order; null is missing  | kind, shape           |
 | image  | binary, the encoded file                | kind                  |
 |        | list of binary, the files of records    | kind, shape           |
 | sparse | struct of binary indices (int64), values | kind, dtype, shape   |
@@ -237,8 +237,8 @@ def _to_arrow(column: Column, value: Input) -> pa.Array:
         return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], SPARSE_TYPE)
     if column.kind == "string":
         strings = value.ravel().tolist()
-        if not all(isinstance(item, str) for item in strings):
-            raise InvalidInput(f"{column.name!r} is an array of objects; expected all of them to be str")
+        if not all(item is None or isinstance(item, str) for item in strings):
+            raise InvalidInput(f"{column.name!r} is an array of objects; expected all of them to be str, or None")
         try:
             return pa.array([strings], pa.list_(pa.utf8()))
         except UnicodeEncodeError as error:
@@ -266,8 +266,8 @@ def _from_arrow(column: Column, array: pa.Array) -> Input:
         return _sparse(column, indices, values)
     if column.kind == "string" or (column.kind == "image" and column.shape):
         values = array[0].values
-        count = len(values) - values.null_count
-        if values.null_count or count != math.prod(column.shape):
+        count = len(values) - (values.null_count if column.kind == "image" else 0)
+        if count != math.prod(column.shape) or count < len(values):
             raise InvalidInput(f"input {column.name!r} has {count} {column.kind}s for shape {column.shape}")
         if column.kind == "image":
             return Images(values.to_pylist())

@@ -20,9 +20,11 @@ from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array, Image, Input, SparseTensor
 from cluster_serving.protocol.lists import NUMBERS, first_parts, irregularity, leaf_types, shown
-from cluster_serving.protocol.number_lists import WHOLE, float32_if_exact, is_whole, whole_numbers
+from cluster_serving.protocol.number_lists import float32_if_exact, is_whole, whole_numbers
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.slots import TensorSpec, filled
+from cluster_serving.protocol.values.arrays import of_array, of_lists
+from cluster_serving.protocol.values.table import Refused, target_of
 
 _LIMITS = ((b",", 2, 1 << 22, "values"), (b"[{", 2, 1 << 20, "lists"), (b":", 5, 1 << 16, "names"))
 """Limits of a body: characters of which each costs far more to parse than others, the bytes that JSON has at least for
@@ -33,7 +35,6 @@ _SPARSE = ("shape", "data", "indices")
 _PATH = re.compile(r"[/\\]|\.(png|jpe?g|gif|bmp|webp|tiff?)$", re.IGNORECASE)
 _LEAST_OF_IMAGES = 2
 """Dimensions of an image at least."""
-_NUMBERS_OR_NULL = NUMBERS | {type(None)}
 
 
 def decode_request(data: bytes) -> dict[str, Input]:
@@ -80,9 +81,9 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     | object of shape, data, indices   | sparse tensor                                          |
     | object of b64                    | image (base64)                                         |
 
-    If the model's input is known (`expected`), numbers keep the precision of its dtype. A text is then a string if
-    `expected` is of strings, and a single value has as many dimensions as `expected`. For floating-point numbers, null
-    is NaN, a missing value. Without a dtype, whole numbers that float32 cannot hold stay integers.
+    If the model's input is known (`expected`), values become its dtype by the table of conversions (`values.table`),
+    or are refused, and a single value has as many dimensions as `expected`. Without a dtype, whole numbers that float32
+    cannot hold stay integers.
 
     The indices of a sparse tensor have a row per dimension or a row per value. The original Python client sends the
     former, the HTTP example of the original's guides the latter.
@@ -101,13 +102,21 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     if isinstance(value, str) and (expected is None or expected.dtype != "str"):
         return _text(name, value, expected)
     shape = None if expected is None else expected.record_shape
-    if value is None and shape not in ((), (1,)):
+    if value is None and (shape not in ((), (1,)) or not (expected and expected.dtype)):
         raise InvalidInput(f"input {name!r} holds null; expected numbers, texts or lists of them")
     array = _tensor(name, [value], expected)
     return array if shape is None else array.reshape(filled((), shape))
 
 
 def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
+    shape = None if expected is None else expected.record_shape
+    if expected is not None and target_of(expected) is not None and len(shape or ()) < _LEAST_OF_IMAGES:
+        try:
+            array = of_array(np.array(text, object), expected, typed=False)
+            return array.reshape(1) if shape is None else array.reshape(filled((), shape))
+        except Refused as error:
+            if shape is not None:
+                raise InvalidInput(f"{error.of(name)}; the model expects {expected}") from None
     try:
         return original_arrow.decode_text(name, text)
     except InvalidInput:
@@ -117,9 +126,7 @@ def _text(name: str, text: str, expected: TensorSpec | None) -> Input:
             # A text that is no image and has no mark of a tensor can only be a string.
             return np.array([text], object)
         reason = ", which is not an image in base64"
-        if (shape := expected.record_shape) is not None and len(shape) < _LEAST_OF_IMAGES:
-            reason = ""
-        elif _PATH.search(text):
+        if _PATH.search(text):
             reason = ", as of a file: send the content of the file in base64"
         raise InvalidInput(f"input {name!r} is the text {text[:32]!r}{reason}; the model expects {expected}") from None
 
@@ -137,7 +144,9 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
         raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
     if (depth := len(lengths)) > MAX_DIMENSIONS:
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
-    if not isinstance(sample, (str, int, float)) and not (sample is None and _takes_null(expected)):
+    if expected is not None and target_of(expected) is not None:
+        return _typed(name, value, expected)
+    if not isinstance(sample, (str, int, float)):
         raise InvalidInput(f"input {name!r} holds {shown(sample)}; expected numbers, texts or lists of them")
     if not isinstance(sample, str):
         return _numbers(name, value, expected)
@@ -149,40 +158,35 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
     raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
 
 
+def _typed(name: str, value: list[object], expected: TensorSpec) -> Array:
+    """Return values in the dtype of the model."""
+    try:
+        return of_lists(name, value, expected)
+    except Refused as error:
+        raise error.of(name) from None
+    except ValueError as error:
+        raise InvalidInput(f"input {name!r} is not a tensor: {error}") from None
+
+
 def _numbers(name: str, value: list[object], expected: TensorSpec | None) -> Array:
-    """Return numbers with the precision of the model's dtype, or as float32 if that is unknown and holds them."""
-    dtype = expected.dtype if expected is not None and expected.dtype != "str" else ""
-    takes_integers = bool(dtype) and np.dtype(dtype).kind in "iu"
+    """Return numbers in the dtype of the model, or as float32 if that is unknown and holds them."""
+    if expected is not None and target_of(expected) is not None:
+        return _typed(name, value, expected)
     types = leaf_types(value)
     array = None
     if types <= NUMBERS:
         with suppress(ValueError):
-            read = whole_numbers if takes_integers or not (dtype or float in types) else np.array
-            array = read(value)
-    elif types <= _NUMBERS_OR_NULL and _takes_null(expected):
-        with suppress(ValueError, OverflowError):
-            array = np.array(value, np.float64)
+            array = (np.array if float in types else whole_numbers)(value)
     # numpy makes integers of more than 64 bits objects.
     if array is None or array.dtype.kind not in "biuf":
-        is_number = _is_number_or_null if _takes_null(expected) else _is_number
-        fits, leaf = (is_whole, WHOLE) if takes_integers else (is_number, "a number of at most 64 bits")
-        problem = irregularity(value, name, fits, leaf) or "its whole numbers are beyond int64, and some are negative"
+        problem = irregularity(value, name, _is_number, "a number of at most 64 bits")
+        problem = problem or "its whole numbers are beyond int64, and some are negative"
         raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
-    if dtype in ("", "float32", "float16"):
-        return float32_if_exact(array) if not dtype and array.dtype.kind in "iu" else _float32(name, array)
-    return array
-
-
-def _takes_null(expected: TensorSpec | None) -> bool:
-    return expected is not None and expected.dtype.startswith("float")
+    return float32_if_exact(array) if array.dtype.kind in "iu" else _float32(name, array)
 
 
 def _is_number(leaf: object) -> bool:
     return isinstance(leaf, float) or is_whole(leaf)
-
-
-def _is_number_or_null(leaf: object) -> bool:
-    return leaf is None or _is_number(leaf)
 
 
 def _float32(name: str, array: Array) -> Array:

@@ -2,11 +2,14 @@
 
 import base64
 import re
+from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from cluster_serving.client.convert import inputs_of, stacked, to_input, to_inputs
+from cluster_serving.protocol import tensors
 from cluster_serving.protocol.columns import STACKED_BYTES
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
@@ -92,7 +95,7 @@ def test_three_arrays_are_a_sparse_tensor():
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (None, "'x' is of type NoneType"),
+        (object(), "'x' is of type object"),
         ("/does/not/exist.png", "cannot read the image file"),
         ({"path": 3}, "'path' is of type int"),
         ({"b64": "%%%"}, "not base64"),
@@ -100,7 +103,7 @@ def test_three_arrays_are_a_sparse_tensor():
         ([], "empty list"),
         ([[1], [2, 3]], r"'x' \(list of 2\) is not a tensor: .*inhomogeneous shape .* detected shape was \(2,\)"),
         ([1, "a"], r"'x' \(list of shape \[2\]\) holds items of type int"),
-        ([[1, None]], r"'x' \(list of shape \[1, 2\]\) holds items of type NoneType, int"),
+        ([[1, None, "a"]], r"'x' \(list of shape \[1, 3\]\) holds items of type int and str"),
         ([2**70], "holds items of type int; expected numbers of 64 bits at most, or str"),
         (np.array([[1], [2, 3]], object), r"'x' \(ndarray, dtype object, shape \(2,\)\) holds items of type list"),
         (
@@ -145,3 +148,23 @@ def test_small_arrays_that_are_alike_are_columns():
 )
 def test_other_items_are_converted_one_by_one(items):
     assert stacked(items) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "sent"),
+    [
+        (None, object, None),
+        ([1, None], np.float64, [1, np.nan]),
+        ([Decimal("1.10"), None], np.float64, [1.1, np.nan]),
+        (["a", None], object, ["a", None]),
+        (np.array(["a", np.nan], object), object, ["a", None]),
+        (pd.Series([1, pd.NA], dtype="Int64"), np.float64, [1, np.nan]),
+        (pd.Series(["a", pd.NA], dtype="string"), object, ["a", None]),
+    ],
+)
+def test_a_missing_value_is_sent(value, dtype, sent):
+    array = to_input("x", value)
+    assert array.dtype == dtype
+    np.testing.assert_array_equal(array, np.array(sent, dtype))
+    _, decoded = tensors.decode(tensors.encode({"x": array}))
+    np.testing.assert_array_equal(decoded["x"], array)

@@ -1,5 +1,6 @@
 """`cluster-serving-cli score`: a model over files."""
 
+import gzip
 import json
 import os
 import signal
@@ -84,7 +85,7 @@ def test_each_row_of_parquet_has_an_answer_or_an_error_in_its_place(doubling):
     for row in rows:
         number = int(row["id"][1:])
         if number % 50 == 7:
-            assert row["y"] is None and row["error"].startswith("INVALID_INPUT: input 'x' has shape [2]")
+            assert row["y"] is None and row["error"].startswith("INVALID_INPUT: input 'x' is float32[2], but")
         else:
             assert row["y"] == [2 * number] * 3 and row["error"] is None
     assert sorted(file.name for file in (doubling / "out").glob("*.parquet")) == [
@@ -133,8 +134,8 @@ def test_csv_columns_are_a_vector_and_only_chosen_columns_are_copied(doubling):
     pyarrow.csv.write_csv(table, doubling / "data" / "rows.csv")
     score(doubling, "data/rows.csv", "--columns", "x=a,b,c", "--keep", "id")
     assert output(doubling) == [
-        {"id": 1, "y": [2, 4, 6], "error": None},
-        {"id": 2, "y": [8, 10, 12], "error": None},
+        {"id": "1", "y": [2, 4, 6], "error": None},
+        {"id": "2", "y": [8, 10, 12], "error": None},
     ]
 
 
@@ -153,13 +154,14 @@ def test_a_row_of_csv_that_cannot_be_read_has_an_error_in_its_place(doubling):
     score(doubling, "data", "--columns", "x=a,b,c")
     rows = output(doubling)
     assert rows[0] == {"id": "0", "y": [2, 4, 6], "error": None} and rows[5]["y"] == [3, 4, 6]
+    np.testing.assert_array_equal(rows[3]["y"], [2, np.nan, 6])
     assert {row["error"] for row in rows[6:-2]} == {None} and len(rows) == 200_008
     assert [row["error"] for row in (*rows[1:5], *rows[-2:])] == [
-        "INVALID_INPUT: the column 'b' has no number: 'x'",
+        "INVALID_INPUT: input 'b' is 'x'; expected a number",
         "INVALID_INPUT: the row has 3 fields, and the header 4: 2,1,2",
-        "INVALID_INPUT: an input of this row is null",
+        None,
         "INVALID_INPUT: the row has 5 fields, and the header 4: 4,1,2,3,4",
-        "INVALID_INPUT: the column 'a' has no number: 'a'",
+        "INVALID_INPUT: input 'a' is 'a'; expected a number",
         "INVALID_INPUT: the row has 2 fields, and the header 4: 8,1",
     ]
 
@@ -210,7 +212,7 @@ def test_a_line_that_is_no_json_or_of_another_type_has_an_error_in_its_place(dou
     assert [row["id"] for row in rows] == [None, *range(1, 999), None]
     errors = {number: row["error"] for number, row in enumerate(rows) if row["error"]}
     assert [*errors] == [0, 7, 999]
-    assert errors[7] == "INVALID_INPUT: the column 'x' has no number: 'cat'"
+    assert errors[7] == "INVALID_INPUT: input 'x' is 'cat'; expected a number"
     assert errors[0] == "INVALID_INPUT: JSON parse error: Missing a name for object member.: {"
 
 
@@ -329,3 +331,56 @@ def test_a_folder_where_nothing_could_be_scored_takes_the_corrected_command(doub
     assert done.returncode == 1 and "0 rows" in done.stderr
     score(doubling, "data", "--columns", "x=a,b,c")
     assert [row["y"] for row in output(doubling)] == [[2, 2, 2]]
+
+
+def test_copied_columns_stay_as_they_were_and_only_data_files_are_read(doubling):
+    data = doubling / "data"
+    (data / "day=2026-01-02").mkdir()
+    (data / "_temporary").mkdir()
+    head = "zip,id,when,y,error,name,a,b,c"
+    rows = "00123,12345678901234567890,2020-01-02 03:04,7,no,caf\xe9,1,2,\n0,1,,,,x,True,1.0,NA\nshort\n"
+    (data / "a.csv").write_bytes(f"{head}\n{rows}".encode("latin-1"))
+    (data / "b.csv.gz").write_bytes(gzip.compress(b"a,b,c\n1,2,3\n"))
+    (data / "c.tsv").write_text("a\tb\tc\n1\t2\t3\n")
+    (data / "day=2026-01-02" / "e.jsonl").write_text('{"a": 1, "b": null, "c": "3"}\n')
+    late = pa.array([253370764800000000], pa.timestamp("us"))
+    table = pa.table({"a": [1], "b": [2], "c": [3], "t": late, "unread": [1]})
+    pq.write_table(table, data / "f.parquet", use_deprecated_int96_timestamps=True)
+    for name in ("_temporary/d.csv", ".hidden.csv", "_SUCCESS.csv"):
+        (data / name).write_text("a,b,c\n")
+    task = replace(task_of(doubling), inputs={"x": ["a", "b", "c"]})
+    units = find(task.input)
+    names = ["a.csv", "b.csv.gz", "c.tsv", "day=2026-01-02/e.jsonl", "f.00000"]
+    assert [unit.name for unit in units] == [f"{name}.parquet" for name in names]
+    assert [score_unit(task, unit) for unit in units] == [(3, 1), (1, 0), (1, 0), (1, 0), (1, 0)]
+    folder = Output(task.output)
+    assert [outcome for _, outcome in folder.outcomes(units)] == [(3, 1), (1, 0), (1, 0), (1, 0), (1, 0)]
+    first, second, third = pq.read_table(doubling / "out" / "a.csv.parquet").to_pylist()
+    copied = {"zip": "00123", "id": "12345678901234567890", "when": "2020-01-02 03:04", "y": "7", "error": "no"}
+    assert {name: first[name] for name in copied} == copied and first["name"] == "caf\xe9"
+    np.testing.assert_array_equal([first["model.y"], second["model.y"]], [[2, 4, np.nan], [2, 2, np.nan]])
+    assert first["model.error"] is None and third["model.error"].startswith("INVALID_INPUT: the row has 1 fields")
+    (of_day,) = pq.read_table(doubling / "out" / names[3].replace("jsonl", "jsonl.parquet")).to_pylist()
+    assert of_day["day"] == "2026-01-02"
+    assert pq.read_table(doubling / "out" / "f.00000.parquet")["t"].to_pylist() == late.to_pylist()
+
+
+def test_a_column_that_is_there_twice_is_one_line(doubling):
+    (doubling / "data" / "a.csv").write_text("x,x\n1,2\n")
+    (unit,) = find(str(doubling / "data"))
+    with pytest.raises(InvalidInput, match=r"a\.csv has 2 columns 'x'; expected one: rename the others"):
+        score_unit(task_of(doubling), unit)
+
+
+@pytest.mark.parametrize(
+    ("rows", "arguments", "code"),
+    [("1,2\ncat,2\n", (), 0), ("1,2\ncat,2\n", ("--max-errors", "0"), 1), ("cat,2\n1,dog\ncat,2\n", (), 1)],
+)
+def test_the_exit_code_follows_the_rows_with_errors(doubling, rows, arguments, code):
+    (doubling / "data" / "a.csv").write_text(f"a,b\n{rows}")
+    columns = ("--columns", "x=a,a,b")
+    done = run("cluster-serving-cli", *SCORE, "data", *columns, *arguments, cwd=doubling, environment=os.environ)
+    assert done.returncode == code, done.stderr
+    count = rows.count("cat")
+    assert f"\n{count} rows: INVALID_INPUT: input 'a' is …; expected a number\n" in done.stderr
+    assert "0 could not be scored" in done.stderr

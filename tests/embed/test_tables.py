@@ -4,11 +4,17 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+import skops.io
 from onnx import helper
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from cluster_serving import Predictor
 from cluster_serving.embed.tables import predict_frame, predict_table
-from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.original.json import to_input as of_json
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.payloads import model_zoo
 
@@ -48,8 +54,10 @@ def test_every_row_has_outputs_or_an_error(digits):
     found = predict_table(digits, table).to_pylist()
     assert [row["probabilities"] is None for row in found] == [False, True, True, False]
     assert found[3]["probabilities"] == pytest.approx(model_zoo.digits_mlp(x[2:3])[0], abs=1e-5)
-    assert found[0]["error"] is None and found[1]["error"] == "INVALID_INPUT: an input of this row is null"
-    assert found[2]["error"].startswith("INVALID_INPUT: input 'x' has shape [5]")
+    assert (
+        found[0]["error"] is None and found[1]["error"] == "INVALID_INPUT: input 'x' is null; expected a list of values"
+    )
+    assert found[2]["error"].startswith("INVALID_INPUT: input 'x' is float32[5], but")
 
 
 def test_a_table_without_rows_has_the_columns_of_the_others(digits):
@@ -85,3 +93,38 @@ def test_a_missing_column_is_named_with_those_that_are_there(digits):
 def test_an_input_that_is_not_named_has_the_column_of_its_name(two_inputs):
     frame = pd.DataFrame({"x": [1.0, 2.0], "weight": [10.0, 20.0]})
     assert predict_frame(two_inputs, frame, {"y": "weight"})["sum"].tolist() == [11, 22]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_a_missing_text_is_answered_as_by_the_pipeline_that_learned_it(tmp_path, missing):
+    frame = pd.DataFrame({"city": ["a", "b", missing, "b"] * 5, "n": np.arange(20.0)})
+    encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
+    model = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 1, 1] * 5)
+    skops.io.dump(model, tmp_path / "model.skops")
+    asked = pd.DataFrame({"city": ["a", missing, "b", "a"], "n": [1.0, 2.0, np.nan, 3.0]})
+    good = [0, 1, 3]
+    expected = model.predict_proba(asked.iloc[good])
+    predictor = Predictor(tmp_path)
+    table = pa.table({"city": ["a", None, "b", "a"], "n": [1.0, 2.0, None, 3.0]})
+    rows = [
+        {spec.name: of_json(spec.name, row[spec.name], spec) for spec in predictor.inputs} for row in table.to_pylist()
+    ]
+    for found in (predict_frame(predictor, asked), predict_table(predictor, table).to_pandas()):
+        assert [error is None for error in found["error"]] == [True, True, False, True]
+        np.testing.assert_allclose(np.stack(found["probabilities"][good]), expected)
+    answers = predictor.records(rows)
+    np.testing.assert_allclose([answers[row]["probabilities"] for row in good], expected)
+    assert isinstance(answers[2], ServingError)
+
+
+def test_columns_of_values_without_a_common_type_follow_the_table(two_inputs):
+    frame = pd.DataFrame({"x": [1, "2.5", "cat", None], "y": [1.0] * 4, "unread": [object()] * 4})
+    found = predict_frame(two_inputs, frame, {"x": "x", "y": "y"})
+    np.testing.assert_array_equal(found["sum"][[0, 1, 3]].to_numpy(float), [2, 3.5, np.nan])
+    assert found["error"].tolist() == [None, None, "INVALID_INPUT: input 'x' is 'cat'; expected a number", None]
+
+
+def test_a_column_that_is_there_twice_is_named(two_inputs):
+    frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["x", "x", "y"])
+    with pytest.raises(InvalidInput, match="has 2 columns 'x'; expected one"):
+        predict_frame(two_inputs, frame)

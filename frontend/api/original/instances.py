@@ -19,6 +19,7 @@ from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled, matched
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode
+from cluster_serving.protocol.values.arrays import of_array
 
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
 
@@ -134,11 +135,11 @@ def _column(values: list[Any], spec: TensorSpec) -> Array | Images | None:
         return None if packed is None else np.frombuffer(packed[0], "<f4").reshape(packed[1])
     # A list of true and false alone is a tensor of them, but among numbers NumPy makes numbers of them.
     if spec.dtype.startswith("int") and not any(map(_begins_with_bool, values)):
-        # Lists of different lengths are no array.
+        # Lists of different lengths are no array. A number that the dtype does not hold fails its record alone.
         with suppress(ValueError):
             array = np.array(values)
             if array.dtype == np.int64 and array.size and array.ndim <= MAX_DIMENSIONS:
-                return array
+                return of_array(array, spec)
     return None
 
 

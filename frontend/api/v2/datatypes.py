@@ -9,18 +9,17 @@ An input that does not follow the protocol raises `InvalidInput`; one with too m
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
 from cluster_serving.protocol.floats import pack_floats
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
-from cluster_serving.protocol.lists import NUMBERS, irregularity, leaf_types
-from cluster_serving.protocol.number_lists import WHOLE, is_whole, whole_numbers
+from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.values.arrays import of_array, of_lists
+from cluster_serving.protocol.values.table import Refused
 
 BYTES = "BYTES"
 
@@ -126,8 +125,8 @@ def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Arr
 def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: list[Any] | Array) -> Array:
     """Read numbers of JSON or of protobuf: a flat sequence in C order, or nested lists of the shape.
 
-    Datatype and shape are those that `check` returned; BYTES is no number, and BF16 has no such form. For floating
-    point, null is NaN. A whole number may be written as 1.0. Truth values count as 0 and 1, but not the other way.
+    Datatype and shape are those that `check` returned; BYTES is no number, and BF16 has no such form. Values become the
+    datatype by the table of conversions (`protocol.values.table`).
     """
     if datatype == BF16:
         raise InvalidInput(f"input {name!r} is BF16, for which only binary data can be used")
@@ -135,11 +134,7 @@ def from_numbers(name: str, datatype: str, shape: tuple[int, ...], values: list[
     if datatype == "FP32" and (packed := pack_floats(values)) is not None:
         array = np.frombuffer(packed[0], dtype).reshape(packed[1])
     else:
-        try:
-            given = values if isinstance(values, np.ndarray) else _from_lists(name, datatype, values)
-            array = _cast(name, datatype, given, dtype)
-        except FloatingPointError:
-            raise InvalidInput(f"input {name!r} holds numbers too large for {datatype}") from None
+        array = _typed(name, datatype, values, dtype)
     if array.shape == shape:
         return array
     if array.ndim != 1 and array.size:
@@ -159,56 +154,14 @@ def flatten(values: Iterable[Any], depth: int = MAX_DIMENSIONS) -> list[Any]:
     return flat
 
 
-def _from_lists(name: str, datatype: str, values: list[Any]) -> Array:
-    leaves = _LEAVES[DTYPES[datatype].kind]
-    if leaf_types(values) <= leaves.types:
-        # Lists of different lengths, and leaves that do not fit, are errors of that kind.
-        with suppress(ValueError, OverflowError):
-            return leaves.read(values)
-    problem = irregularity(values, name, leaves.fit, leaves.expected) or "it holds a number that is too large"
-    raise InvalidInput(f"input {name!r} is not a tensor of {datatype}: {problem}")
-
-
-class _Leaves(NamedTuple):
-    """What JSON has for numbers of one kind.
-
-    Attributes:
-        types: Types of the leaves that may fit.
-        fit: Tells whether a leaf does.
-        expected: These leaves in words.
-        read: Makes an array of lists with leaves of these types, or raises ValueError.
-    """
-
-    types: frozenset[type]
-    fit: Callable[[Any], bool]
-    expected: str
-    read: Callable[[list[Any]], Array]
-
-
-_BOOLS, _FLOATS = frozenset({bool}), NUMBERS | {type(None)}
-_INTEGERS = _Leaves(NUMBERS, is_whole, WHOLE, whole_numbers)
-_LEAVES = {
-    "b": _Leaves(_BOOLS, lambda leaf: type(leaf) in _BOOLS, "true or false", partial(np.array, dtype=bool)),
-    "i": _INTEGERS,
-    "u": _INTEGERS,
-    "f": _Leaves(_FLOATS, lambda leaf: type(leaf) in _FLOATS, "a number", partial(np.array, dtype=np.float64)),
-}
-"""Kind of a dtype → its leaves."""
-
-
-def _cast(name: str, datatype: str, given: Array, dtype: np.dtype[Any]) -> Array:
-    if given.dtype == dtype or not given.size:
-        return given.astype(dtype, copy=False)
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        low, high = int(given.min()), int(given.max())
-        if low < limits.min or high > limits.max:
-            raise InvalidInput(
-                f"input {name!r} has values from {low} to {high}; {datatype} holds {limits.min} to {limits.max}"
-            )
-        return given.astype(dtype)
-    with np.errstate(over="raise"):
-        return given.astype(dtype)
+def _typed(name: str, datatype: str, values: list[Any] | Array, dtype: np.dtype[Any]) -> Array:
+    spec = TensorSpec(name, dtype.name, None)
+    try:
+        return of_array(values, spec) if isinstance(values, np.ndarray) else of_lists(name, values, spec)
+    except Refused as error:
+        raise error.of(name) from None
+    except ValueError as error:
+        raise InvalidInput(f"input {name!r} is not a tensor of {datatype}: {error}") from None
 
 
 def _split(name: str, shape: tuple[int, ...], count: int, data: bytes) -> list[bytes]:

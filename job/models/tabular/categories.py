@@ -41,7 +41,7 @@ class Categories:
         return found
 
     def _refuse_others(self, name: str, values: Sequence[Any]) -> None:
-        others = [value for value in values if isinstance(value, str) or not math.isnan(value)]
+        others = [value for value in values if isinstance(value, str) or not (value is None or math.isnan(value))]
         if others:
             some = ", ".join(map(repr, self.values[:_MOST_NAMED])) + ", …" * (len(self.values) > _MOST_NAMED)
             raise InvalidInput(f"input {name!r} is {others[0]!r}, which is not one of its categories: {some}")

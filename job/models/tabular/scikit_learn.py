@@ -55,6 +55,7 @@ class ScikitLearnModel(TabularModel):
         jobs = [name for name in model.get_params() if name.rpartition("__")[2] == "n_jobs"]
         model.set_params(**dict.fromkeys(jobs, options.thread_per_model))
         self._names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+        self._with_none = {name for name, known in _known(_first(model)) if None in known}
         self._calls = _calls(model)
         self._serve(_features(model, self._names, options), options)
 
@@ -64,8 +65,14 @@ class ScikitLearnModel(TabularModel):
         # Imported here: a model without names does not need it.
         import pandas as pd
 
-        columns = self._features.named(inputs)
+        columns = {name: self._missing(name, column) for name, column in self._features.named(inputs).items()}
         return pd.DataFrame(columns) if columns else pd.DataFrame(inputs[0], columns=self._names)
+
+    def _missing(self, name: str, column: Array) -> Array:
+        """Return a column with NaN for missing texts, as files of a table are read; None if an encoder learned that."""
+        if column.dtype != object or name in self._with_none:
+            return column
+        return np.where(column == None, np.nan, column)  # noqa: E711 - for each element
 
     def _answers(self, table: Any, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         return {name: self._calls[name](table) for name in wanted or self._calls}
@@ -125,11 +132,19 @@ def _first(model: Any) -> Any:
 
 def _texts(model: Any) -> Iterator[tuple[str, str]]:
     """Return the columns for which an encoder in a `ColumnTransformer` has learned texts, with one of these."""
+    for column, known in _known(model):
+        if texts := [text for text in known if isinstance(text, str)]:
+            yield column, texts[0]
+
+
+def _known(model: Any) -> Iterator[tuple[str, list[Any]]]:
+    """Return the categories of each column of an encoder in a `ColumnTransformer`; None for what an imputer fills."""
     for _, transformer, columns in getattr(model, "transformers_", ()):
         for _, step in getattr(transformer, "steps", [("", transformer)]):
             for column, known in zip(np.atleast_1d(columns), getattr(step, "categories_", ()), strict=False):
-                if texts := [text for text in known if isinstance(text, str)]:
-                    yield str(column), texts[0]
+                yield str(column), list(known)
+            if hasattr(step, "missing_values") and step.missing_values is None:
+                yield from ((str(column), [None]) for column in np.atleast_1d(columns))
 
 
 def _calls(model: Any) -> dict[str, Callable[[Any], Any]]:

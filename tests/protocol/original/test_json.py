@@ -92,7 +92,7 @@ def test_sparse_values_have_the_dtype_of_the_model():
         ("uint64", [2**63, 2**53 + 1], "u8"),
         ("int64", [2**53 + 1, 1.0], "i8"),
         ("int64", -(2**63), "i8"),
-        ("int32", [[1, True]], "i8"),
+        ("int32", [[1, True]], "i4"),
         ("", [2**24 + 1, 1], "i8"),
         ("", [2**53 + 1], "i8"),
         ("", [2**63, 2**24 + 1], "u8"),
@@ -114,7 +114,7 @@ def test_whole_numbers_are_not_changed(dtype, value, read):
         # What orjson makes of that number.
         ("int64", [1, -float(2**63)], r"x\[1\] is -9.22.*e\+18; expected a whole number of at most 64 bits, in digits"),
         ("int64", [[1], [1.5]], r"x\[1\]\[0\] is 1.5; expected a whole number"),
-        ("uint64", [2**63, -1], "beyond int64, and some are negative"),
+        ("uint64", [2**63, -1], r"x\[1\] is -1; expected a whole number from 0 to"),
         ("", 2**64, r"x\[0\] is 18446744073709551616; expected a number of at most 64 bits"),
     ],
 )
@@ -146,7 +146,7 @@ def test_null_is_a_missing_value_for_an_input_of_floating_point(dtype, value, sh
         ("int64", [1, None], (None, 2), r"x\[1\] is null; expected a whole number"),
         ("", [1, None], (None, 2), r"x\[1\] is null; expected a number"),
         ("float32", None, (None, 2), "holds null"),
-        ("float32", [1, None, "2"], (None, 3), r"x\[2\] is '2'; expected a number"),
+        ("float32", [1, None, "cat"], (None, 3), r"x\[2\] is 'cat'; expected a number"),
         ("float32", [[1, None], [1]], (None, 2, 2), r"x\[1\] has length 1"),
     ],
 )
