@@ -115,9 +115,9 @@ def test_wrong_input_is_an_error_for_its_client_alone(folder):
     number, double, long, good = results(
         model, {"text": np.array(3, "f4")}, {"text": np.array(3.5)}, text("x" * 21), text("a dog")
     )
-    assert str(double.error) == "input 'text' is float64[], but the model expects text: str[]"
+    assert str(double.error) == "input 'text' is 3.5; expected a text; the model expects text: str[]"
     assert isinstance(number.error, InvalidInput)
-    assert str(number.error) == "input 'text' is float32[], but the model expects text: str[]"
+    assert str(number.error) == "input 'text' is 3.0; expected a text; the model expects text: str[]"
     assert isinstance(long.error, RequestTooLarge)
     assert str(long.error) == "the text has 21 characters; at most 20 are taken (maxTextLength)"
     assert good["embedding"].shape == (16,)
