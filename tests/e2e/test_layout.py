@@ -34,11 +34,9 @@ def test_a_job_without_keys_has_a_measured_layout(cluster, tmp_path):
     second = cluster.start(**settings)
     try:
         assert second.returncode == 0, second.stdout + second.stderr
-        # What was measured on a busy machine is provisional.
-        is_provisional = "provisional" in tuned.stdout
-        assert ("Measuring" in second.stdout + second.stderr) == is_provisional
+        assert "Measuring" not in second.stdout + second.stderr
         # Figures of `tune`, in place of those of the first start.
         (layout,) = (line.split(maxsplit=1)[1] for line in second.stdout.splitlines() if line.startswith("  layout"))
-        assert is_provisional or layout == tuned.stdout.splitlines()[-1]
+        assert layout == tuned.stdout.splitlines()[-1]
     finally:
         cluster.stop("laid")

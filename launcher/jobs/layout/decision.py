@@ -81,7 +81,8 @@ class Decider:
         self._read()
         free = Asked(latency=self._asked.latency)
         figures, disturbed = self._measure(free, seconds)
-        found = Measured().with_figures(free, figures, disturbed)
+        # What a person has asked for stays, whatever was beside it.
+        found = Measured(tries=kept.MOST_TRIES).with_figures(free, figures, disturbed)
         if not choice.has_figures(found.figures, self._asked):
             figures, again = self._measure(self._asked, seconds / len(SIZES))
             found = found.with_figures(self._asked, figures, disturbed or again)
@@ -93,15 +94,18 @@ class Decider:
         """Return the line that describes a layout, or that of the options."""
         known = self._read()
         text = choice.described(self._cores, layout or layout_of(self._options), known.figures if known else ())
-        disturbed = known.disturbed if known else ""
-        return f"{text}; provisional, as {disturbed}: the next start measures again" if disturbed else text
+        if known is None or not known.disturbed:
+            return text
+        if known.is_provisional:
+            return f"{text}; provisional, as {known.disturbed}: the next start measures again"
+        return f"{text}; measured while {known.disturbed}: cluster-serving-cli tune measures again"
 
     def _measured(self, known: Measured | None) -> Measured | None:
         """Measure; return None if that has failed."""
         say("Measuring the layout: modelParallelism, threadPerModel and maxBatchSize, as far as they are not set")
         try:
             # What was disturbed has no part in the next choice.
-            kept_before = known if known and not known.disturbed else Measured()
+            kept_before = known if known and not known.disturbed else Measured(tries=known.tries if known else 0)
             found = kept_before.with_figures(self._asked, *self._measure(self._asked, SECONDS))
         except NotMeasured as problem:
             reason = self._options.model.as_configured(str(problem))

@@ -23,6 +23,9 @@ from cluster_serving.protocol import model_files
 
 Scope = tuple[int | None, int | None]
 
+MOST_TRIES = 3
+"""Measurements of a busy machine after which a layout stays: such a machine may never be quiet, and a start waits."""
+
 _FOLDER = "layouts"
 _CPUINFO = Path("/proc/cpuinfo")
 _PART = 1 << 20
@@ -37,17 +40,24 @@ class Measured:
         figures: The figures; empty if nothing could be measured.
         scopes: Copies and threads that were asked for; None for those that were measured.
         problem: Reason why nothing could be measured.
-        disturbed: What disturbed the last measurement, in words: its figures are provisional. Empty if nothing did.
+        disturbed: What disturbed the last measurement, in words. Empty if nothing did.
+        tries: Measurements in a row that were disturbed.
     """
 
     figures: tuple[Figure, ...] = ()
     scopes: tuple[Scope, ...] = ()
     problem: str = ""
     disturbed: str = ""
+    tries: int = 0
+
+    @property
+    def is_provisional(self) -> bool:
+        """True if the next start has to measure again."""
+        return 0 < self.tries < MOST_TRIES
 
     def answers(self, asked: Asked) -> bool:
         """Return True if what is asked needs no measurement."""
-        if self.disturbed:
+        if self.is_provisional:
             return False
         if self.problem or _scope(asked) in self.scopes:
             return True
@@ -57,7 +67,8 @@ class Measured:
         """Return a measurement with new figures, in place of the old ones of the same copies and threads."""
         new = {(figure.copies, figure.threads) for figure in figures}
         old = [each for each in self.figures if (each.copies, each.threads) not in new]
-        return Measured((*figures, *old), (*self.scopes, _scope(asked)), disturbed=disturbed)
+        tries = self.tries + 1 if disturbed else 0
+        return Measured((*figures, *old), (*self.scopes, _scope(asked)), disturbed=disturbed, tries=tries)
 
 
 def key(options: JobOptions, cores: int) -> str:
@@ -92,7 +103,7 @@ def read(name: str) -> Measured | None:
         raw = json.loads(_file(name).read_text("utf8"))
         figures = tuple(Figure(**each) for each in raw["figures"])
         scopes = tuple((copies, threads) for copies, threads in raw["scopes"])
-        return Measured(figures, scopes, raw["problem"], raw.get("disturbed", ""))
+        return Measured(figures, scopes, raw["problem"], raw.get("disturbed", ""), raw.get("tries", 0))
     return None
 
 

@@ -89,6 +89,22 @@ def test_what_was_measured_on_a_busy_machine_is_provisional_and_measured_again(d
     assert len(said) == 2
 
 
+def test_a_machine_that_is_always_busy_is_measured_three_times(decider, model, said, monkeypatch):
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: told(1.2, 0.0, 2))
+    for _ in range(5):
+        layout = decider(model).decide()
+    assert len(said) == 3
+    text = "; measured while other programs used 1.2 of 2 cores: cluster-serving-cli tune measures again"
+    assert decider(model).described(layout).endswith(text)
+
+
+def test_the_figures_of_tune_stay_also_on_a_busy_machine(decider, model, said, monkeypatch):
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: told(1.2, 0.0, 2))
+    tuned = decider(model).tune(1)
+    assert decider(model).decide() == tuned.layout
+    assert not said
+
+
 @pytest.mark.parametrize(
     ("used", "stolen", "cores", "text"),
     [
