@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof, read, write
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, LARGEST, WIDE, ZEROS, Record, generated, variants
+from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.options import CPU, MOST_ROWS
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -75,7 +75,8 @@ class BatchedModel(Wrapper):
         self._attempts = 0
         # Axes of the inputs → what the graph says about each output.
         self._findings: dict[tuple[int | None, ...], list[Finding]] = {}
-        self._read = cache(lambda: self._model.graph())
+        # Empty before it is read, and after the proof: its constants are the content of the file.
+        self._graphs: list[Graph | None] = []
         known = all(spec.shape is not None for spec in model.inputs)
         shapes = {spec.name: spec.record_shape or () for spec in model.inputs if spec.name in model.anywhere}
         self._options = readings(model.inputs, model.symbols, shapes, self._whole) if known else []
@@ -244,8 +245,7 @@ class BatchedModel(Wrapper):
             self._follow,
             self._weights(options),
         )
-        # Its constants are the content of the file.
-        self._read.cache_clear()
+        self._graphs.clear()
         if found is not None and found.changing and self._renew is not None:
             log.warning(
                 "%s: %s; if it keeps a state, answers depend on the requests before, of any client: let the model take "
@@ -258,6 +258,11 @@ class BatchedModel(Wrapper):
             self._model = self._renew()
             self._model.outputs = self._model.outputs or model.outputs
         return found
+
+    def _read(self) -> Graph | None:
+        if not self._graphs:
+            self._graphs.append(self._model.graph())
+        return self._graphs[0]
 
     def _weights(self, options: Sequence[Reading]) -> list[int]:
         """Return sizes of the weights, where records leave sizes free."""
