@@ -1,4 +1,4 @@
-"""The servers of a front end: the routes and services of all APIs, and the middleware around them."""
+"""The servers of a front end: the routes and services of all APIs (`frontend.apis`), and the middleware around them."""
 
 import asyncio
 import socket
@@ -12,19 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import docs, monitoring, page, standard, v1
-from cluster_serving.frontend.api.model_docs import document as model_docs
-from cluster_serving.frontend.api.openai import routes as openai
-from cluster_serving.frontend.api.original import grpc as original_grpc
-from cluster_serving.frontend.api.original import http as original_http
-from cluster_serving.frontend.api.original.prefix import FormatPrefix
-from cluster_serving.frontend.api.requests import routes as requests
-from cluster_serving.frontend.api.v2 import grpc as v2_grpc
-from cluster_serving.frontend.api.v2 import http as v2_http
-from cluster_serving.frontend.api.v2.service import V2Service
+from cluster_serving.frontend import apis
+from cluster_serving.frontend.apis import Apis
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
 from cluster_serving.frontend.models.history import History
@@ -33,7 +24,7 @@ from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import acquire_for_worker, remote_acquire
 from cluster_serving.frontend.server.fast.direct import DirectRoutes
 from cluster_serving.frontend.server.grpc.server import GrpcServer
-from cluster_serving.frontend.server.http.call import OTHER, call_of
+from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.frontend.server.metrics import Part
 from cluster_serving.frontend.server.middleware import AccessMiddleware
@@ -43,9 +34,6 @@ from cluster_serving.frontend.server.processes.worker import WorkerServer
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.tracing import tracer
-
-_OPEN_PATHS = ("/", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
-"""Paths that need no API key: pages without data, and health, as probes have no key."""
 
 
 def make(
@@ -58,16 +46,13 @@ def make(
 
     The server calls `ready` with its URLs when it listens, and closes the front end when it ends.
     """
-    options = front.options
-    v2 = V2Service(front)
-    services = [v2_grpc.service(front, v2), original_grpc.service(front)]
-    services += standard.services(v2, services)
+    options, known = front.options, Apis(front)
     log = AccessLog(options.access_log)
-    grpc = GrpcServer(options, services, front.admission, front.metrics, log) if options.grpc_enabled else None
+    grpc = GrpcServer(options, known.services(), front.admission, front.metrics, log) if options.grpc_enabled else None
     if workers is not None:
         _share(front, workers)
     return HttpServer(
-        _application(front, v2, log, grpc),
+        _application(front, known, log, grpc),
         options,
         ready=ready,
         prepare=front.registry.latest,
@@ -84,7 +69,7 @@ def make_worker(front: FrontEnd, sockets: tuple[socket.socket, socket.socket]) -
     async def own_metrics(_: object) -> Part:
         return await front.own_metrics()
 
-    app = _application(front, V2Service(front), AccessLog(front.options.access_log), None)
+    app = _application(front, Apis(front), AccessLog(front.options.access_log), None)
     server = WorkerServer(app, front.options, front.health.begin_stop, sockets, {"metrics": own_metrics})
     front.total_metrics = partial(server.ask, "total metrics")
     front.admission.acquire_token = remote_acquire(partial(server.ask, "token"))
@@ -104,7 +89,7 @@ def _share(front: FrontEnd, workers: Workers) -> None:
     }
 
 
-def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServer | None) -> ASGIApp:
+def _application(front: FrontEnd, known: Apis, log: AccessLog, grpc: GrpcServer | None) -> ASGIApp:
     """Return the application; it closes the front end when its lifespan ends, after the gRPC server has stopped."""
     options = front.options
 
@@ -121,10 +106,10 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
         if found := tracer(traces.SERVICE):
             found.flush()
 
-    known = apis(front, v2)
-    direct = DirectRoutes(known)
+    routes = known.routes()
+    direct = DirectRoutes(routes)
     app: ASGIApp = Starlette(
-        routes=[*chain(*known.values())],
+        routes=[*chain(*routes.values())],
         lifespan=lifespan,
         exception_handlers={
             ServingError: _serving_error,
@@ -133,7 +118,9 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
             Exception: _unexpected_error,
         },
     )
-    app = FormatPrefix(AccessMiddleware(app, direct, front.admission, front.metrics, _OPEN_PATHS, log))
+    app = AccessMiddleware(app, direct, front.admission, front.metrics, apis.OPEN_PATHS, log)
+    for wrapper in apis.WRAPPERS:
+        app = wrapper(app)
     if options.cors_origins:
         # Outermost: a browser sends no key with the question whether a page may send requests.
         app = CORSMiddleware(
@@ -144,18 +131,6 @@ def _application(front: FrontEnd, v2: V2Service, log: AccessLog, grpc: GrpcServe
             expose_headers=["X-Request-Id", "X-Model-Version", "Retry-After"],
         )
     return app
-
-
-def apis(front: FrontEnd, v2: V2Service) -> dict[str, list[Route]]:
-    """Return the routes of all APIs by their labels in the metrics; the most frequent come first."""
-    return {
-        "original": original_http.routes(front),
-        "v2": v2_http.routes(front, v2),
-        "kserve_v1": v1.routes(front, v2),
-        "v1": requests.routes(front),
-        "openai": openai.routes(front),
-        OTHER: [*monitoring.routes(front), *docs.routes(front), *model_docs.routes(front), *page.routes(front)],
-    }
 
 
 async def _serving_error(request: Request, error: Exception) -> Response:

@@ -11,12 +11,11 @@ import httpx
 import numpy as np
 import pytest
 
-from cluster_serving.frontend import app
 from cluster_serving.frontend.api import docs, page, v1
 from cluster_serving.frontend.api.v2.body import HEADER_LENGTH
 from cluster_serving.frontend.api.v2.datatypes import INPUTS
 from cluster_serving.frontend.api.v2.http import UNSUPPORTED
-from cluster_serving.frontend.api.v2.service import V2Service
+from cluster_serving.frontend.apis import Apis
 from cluster_serving.frontend.errors import ERRORS, MethodNotAllowed, NotSupported
 from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.protocol.keys import PRIORITIES
@@ -65,7 +64,7 @@ def test_nothing_is_answered_that_is_not_documented(serve, report, job, tmp_path
 
 def test_every_path_is_documented(serve):
     front = serve().front
-    routes = chain(*app.apis(front, V2Service(front)).values())
+    routes = chain(*Apis(front).routes().values())
     served = {(route.path, method.lower()) for route in routes for method in route.methods - {"HEAD"}}
     paths = docs.document(keys=False)["paths"]
     described = {(path, method) for path, methods in paths.items() for method in methods}

@@ -3,9 +3,9 @@
 import numpy as np
 from starlette.routing import Route
 
-from cluster_serving.frontend import app
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
 from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.apis import Apis
 from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.errors import RequestTooLarge
@@ -30,9 +30,10 @@ class RowsCodec(JsonCodec):
 
 def hang_on(monkeypatch):
     """Let the front ends that are made from now on have the protocol."""
-    apis = app.apis
+    routes = Apis.routes
 
-    def with_rows(front, v2):
-        return {**apis(front, v2), "rows": [Route("/rows/{name}", endpoint(front, RowsCodec()), methods=["POST"])]}
+    def with_rows(apis):
+        added = Route("/rows/{name}", endpoint(apis._front, RowsCodec()), methods=["POST"])
+        return {**routes(apis), "rows": [added]}
 
-    monkeypatch.setattr(app, "apis", with_rows)
+    monkeypatch.setattr(Apis, "routes", with_rows)
