@@ -40,8 +40,11 @@ flink:
 """,
 }
 _HEADER = """\
-# Configuration of one serving job. A key that is commented out has the value shown.
+# Configuration of one serving job. A key that is commented out has the value shown. The first seven are those that most
+# jobs set.
 """
+_FIRST = ("modelPath", "jobName", "redisUrl", "modelParallelism", "imageResize", "postProcessing", "requestDeadline")
+_OTHERS = "# ---- All other keys ----\n"
 
 
 def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: bool = False) -> Config:
@@ -121,7 +124,11 @@ def template(values: Mapping[str, Any] = MappingProxyType({})) -> str:
     nested = {section: [heading] for section, heading in _SECTIONS.items()}
     # Those of targets come last.
     kinds: tuple[type[Settings], ...] = (Config, *targets.keys())
-    for key, field in chain(*(keys(kind).items() for kind in kinds)):
+    known = dict(chain(*(keys(kind).items() for kind in kinds)))
+    ordered = {key: known[key] for key in _FIRST} | known
+    for number, (key, field) in enumerate(ordered.items()):
+        if number == len(_FIRST):
+            parts.append(_OTHERS)
         section, _, name = key.rpartition(".")
         comment = textwrap.fill(field.description or "", 118, initial_indent="# ", subsequent_indent="# ")
         text = f"{comment}\n# Expected: {expected(field)}.\n{_setting(name, field, values.get(key))}\n"
