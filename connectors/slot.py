@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyflink.metrics import MetricGroup
-
 from cluster_serving.connectors import failures
 from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.flow_control import SlotFlowControl
 from cluster_serving.connectors.generation import GenerationView
+from cluster_serving.connectors.metrics import Metrics
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stream import StreamReader
 from cluster_serving.protocol.counts import Counts
@@ -38,7 +37,7 @@ class Slot:
         flow: Requests between this source and the sink.
         read_size: Most entries of one read.
         greedy: See `RedisStreamsSource`.
-        metrics: Flink's metrics of the source.
+        metrics: Metrics of the source.
         counts: Counts of the slot.
     """
 
@@ -50,7 +49,7 @@ class Slot:
     flow: SlotFlowControl
     read_size: int
     greedy: bool
-    metrics: MetricGroup
+    metrics: Metrics
     counts: Counts
 
     @cached_property

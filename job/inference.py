@@ -9,13 +9,13 @@ from typing import NamedTuple, NoReturn
 
 import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
-from pyflink.metrics import MetricGroup
 
 from cluster_serving.connectors import permissions
 from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.attempts import Attempts, noted
 from cluster_serving.connectors.deadlines import Deadlines
 from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
+from cluster_serving.connectors.metrics import Metrics
 from cluster_serving.connectors.pieces import PieceWriter
 from cluster_serving.connectors.redis import RedisClock, connect
 from cluster_serving.connectors.reporting import SlotReporter
@@ -78,7 +78,7 @@ class _Batches:
     """
 
     def __init__(
-        self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: MetricGroup, end: str
+        self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: Metrics, end: str
     ) -> None:
         self._options = options
         self._predictor = predictor
