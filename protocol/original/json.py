@@ -104,7 +104,7 @@ def to_input(name: str, value: object, expected: TensorSpec | None = None) -> In
     shape = None if expected is None else expected.record_shape
     if value is None and (shape not in ((), (1,)) or not (expected and expected.dtype)):
         raise InvalidInput(f"input {name!r} holds null; expected numbers, texts or lists of them")
-    array = _tensor(name, [value], expected)
+    array = _tensor(name, [value], expected, alone=True)
     return array if shape is None else array.reshape(filled((), shape))
 
 
@@ -138,14 +138,15 @@ def _image(name: str, text: str) -> Image:
         raise InvalidInput(f"input {name!r}: 'b64' is not base64 text: {error}") from None
 
 
-def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) -> Array:
+def _tensor(name: str, value: list[object], expected: TensorSpec | None = None, alone: bool = False) -> Array:
+    """Return lists as an array; `alone` tells that the list is ours, around a single value."""
     lengths, sample = first_parts(value)
     if sample == []:
         raise InvalidInput(f"input {name!r} holds an empty list; expected numbers or texts")
     if (depth := len(lengths)) > MAX_DIMENSIONS:
         raise InvalidInput(f"input {name!r} is nested {depth} lists deep; at most {MAX_DIMENSIONS} are taken")
     if expected is not None and target_of(expected) is not None:
-        return _typed(name, value, expected)
+        return _typed(name, value, expected, alone)
     if not isinstance(sample, (str, int, float)):
         raise InvalidInput(f"input {name!r} holds {shown(sample)}; expected numbers, texts or lists of them")
     if not isinstance(sample, str):
@@ -158,12 +159,13 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None) 
     raise InvalidInput(f"input {name!r} is not a tensor: {problem}")
 
 
-def _typed(name: str, value: list[object], expected: TensorSpec) -> Array:
+def _typed(name: str, value: list[object], expected: TensorSpec, alone: bool) -> Array:
     """Return values in the dtype of the model."""
     try:
         return of_lists(name, value, expected)
     except Refused as error:
-        raise error.of(name) from None
+        told = Refused(str(error), error.value, () if alone else error.index).of(name)
+        raise InvalidInput(f"{told}; the model expects {expected}") from None
     except ValueError as error:
         raise InvalidInput(f"input {name!r} is not a tensor: {error}") from None
 
@@ -171,7 +173,7 @@ def _typed(name: str, value: list[object], expected: TensorSpec) -> Array:
 def _numbers(name: str, value: list[object], expected: TensorSpec | None) -> Array:
     """Return numbers in the dtype of the model, or as float32 if that is unknown and holds them."""
     if expected is not None and target_of(expected) is not None:
-        return _typed(name, value, expected)
+        return _typed(name, value, expected, alone=False)
     types = leaf_types(value)
     array = None
     if types <= NUMBERS:

@@ -257,8 +257,8 @@ def test_closing_ends_the_connections_of_all_threads(redis_server, db, job, echo
 
 
 def test_bad_input_queues_nothing(queues, db, job):
-    with pytest.raises(InvalidInput, match="input 'x' is of type NoneType"):
-        queues[0].enqueue("a", x=None)
+    with pytest.raises(InvalidInput, match="input 'x' is of type object"):
+        queues[0].enqueue("a", x=object())
     with pytest.raises(InvalidInput, match="no inputs"):
         queues[0].enqueue("a")
     assert db.xlen(job) == 0

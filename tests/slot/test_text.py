@@ -26,7 +26,7 @@ def test_texts_become_embeddings(served, front, tmp_path):
     np.testing.assert_allclose([result["embedding"] for result in found], expected, atol=1e-5)
     np.testing.assert_allclose(queue.predict(text(TEXTS[:9]), timeout=30)["embedding"], expected[:9], atol=1e-5)
 
-    with pytest.raises(InvalidInput, match=r"input 'text' is int64\[\], but the model expects text: str\[\]"):
+    with pytest.raises(InvalidInput, match=r"input 'text' is 5; expected a text; the model expects text: str\[\]"):
         queue.predict({"text": 5}, timeout=30)
     with pytest.raises(RequestTooLarge, match="the text has 501 characters"):
         queue.predict(text("x" * 501), timeout=30)
@@ -47,7 +47,7 @@ def assert_http_answers(front, expected):
     answer = front.post("/v1/models/texts:predict", json=body).json()
     np.testing.assert_allclose(answer["predictions"], expected[:2], atol=1e-5)
     refused = front.post("/models/texts/predict", json={"instances": [{"text": 5}]})
-    assert refused.status_code == 400 and "expects text: str[]" in refused.text
+    assert refused.status_code == 400 and "text is 5; expected a text; the model expects text: str[?]" in refused.text
 
 
 def test_requests_of_different_sizes_share_batches(served, tmp_path):

@@ -178,7 +178,8 @@ def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: boo
             read = to_input(name, value, expected.get(name, _ANYTHING))
             record[name] = read[np.newaxis] if batched and isinstance(read, np.ndarray) else read
         except InvalidInput as error:
-            return type(error)(f"instances[{index}].{name}: {error}")
+            # The error is that of an input, whose name is told already.
+            return type(error)(f"instances[{index}].{name}{str(error).removeprefix(f'input {name!r}')}")
     try:
         return Encoded(encode(record))
     except InvalidInput as error:

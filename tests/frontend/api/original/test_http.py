@@ -203,11 +203,11 @@ def test_our_form_of_the_original_client_is_answered(ask, monkeypatch):
         (b'{"instances": 3}', "'instances'"),
         (b'{"instances": []}', "is empty"),
         (b'{"instances": [null]}', r"instances\[0\] is a value \(null\)"),
-        (b'{"instances": [{"x": [1]}, {"x": [[1], [1, 2]]}]}', r"instances\[1\]\.x: input 'x' is not a tensor"),
+        (b'{"instances": [{"x": [1]}, {"x": [[1], [1, 2]]}]}', r"instances\[1\]\.x is not a tensor"),
         (b'{"instances": [{"x": [1]}, {"x": null}]}', r"instances\[1\]\.x"),
         (
             b'{"instances": [{"x": "no image"}]}',
-            r"instances\[0\]\.x: .*is 'no image'; expected a number; the model expects x",
+            r"instances\[0\]\.x is 'no image'; expected a number; the model expects x",
         ),
         (b'{"instances": [{"x": ' + b"[" * 900 + b"]" * 900 + b"}]}", "nested|empty list"),
         # The id of a test is in its environment, whose size limits that of a process.
