@@ -66,16 +66,19 @@ function entry(api, { path, method, operation, others }) {
     ...(body ? [body] : []), make("div", { class: "row" }, button), output);
 }
 
-// A file is chosen, and a field of one value has that.
+// A file is chosen. A field of one value has that if the form needs the field, and shows it otherwise.
 function partsOf({ properties, required }) {
-  return Object.entries(properties).map(([name, schema]) => [name, make("input", schema.format === "binary"
-    ? { type: "file", required: required.includes(name) }
-    : { value: schema.const ?? "", autocomplete: "off", required: required.includes(name) })]);
+  return Object.entries(properties).map(([name, schema]) => {
+    const needed = required.includes(name);
+    return [name, make("input", schema.format === "binary"
+      ? { type: "file", required: needed }
+      : { [needed ? "value" : "placeholder"]: schema.const ?? "", autocomplete: "off", required: needed })];
+  });
 }
 
 function formOf(parts) {
   const form = new FormData();
-  for (const [name, input] of parts) form.append(name, input.files ? input.files[0] : input.value);
+  for (const [name, input] of parts) if (input.value) form.append(name, input.files ? input.files[0] : input.value);
   return form;
 }
 
