@@ -35,7 +35,7 @@ def test_a_text_is_refused_by_what_the_input_takes(url):
     def error(**row):
         return told(url, json={"instances": [{"age": 1.0, "image": picture, **row}]})
 
-    assert "'age' is 'old'; expected a number; the model expects age: float64[?]" in error(age="old")
+    assert "age is 'old'; expected a number; the model expects age: float64[?]" in error(age="old")
     assert "is the text 'cats/cat.png', as of a file: send the content of the file in base64" in error(
         image="cats/cat.png"
     )

@@ -67,10 +67,10 @@ def test_the_job_gets_the_folder_of_the_version(model, tmp_path):
     assert resolved(config) == config
 
 
-def test_the_updates_of_a_model_without_versions_are_told_apart_by_their_generation(model):
+def test_the_updates_of_a_model_without_versions_are_told_apart_by_their_count(model):
     config = resolved(Config.model_validate({"modelPath": model("net.onnx")}))
-    redis = job_options(config, "start", generation=7).redis
-    assert (redis.version, redis.numbered) == ("7", False)
+    redis = job_options(config, "start", generation=7, version=5).redis
+    assert (redis.version, redis.numbered) == ("5", False)
 
 
 def test_machines_that_alone_have_the_model_look_in_the_folder_of_the_version():

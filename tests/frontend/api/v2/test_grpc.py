@@ -111,7 +111,7 @@ def mixed():
         (raw([]), "0 elements"),
         (mixed(), "both contents and raw_input_contents"),
         (typed("FP16", "fp32_contents", [1, 2], [1, 2]), "only raw_input_contents"),
-        (typed("INT8", "int_contents", [1, 300], [1, 2]), "INT8 holds -128 to 127"),
+        (typed("INT8", "int_contents", [1, 300], [1, 2]), "300; expected a whole number from -128 to 127"),
         (typed("INT8", "fp32_contents", [1, 2], [1, 2]), "has fp32_contents; expected int_contents"),
         (typed("FP32", "fp32_contents", [1, 2, 3], [1, 2]), "3 elements"),
         (typed("FP32", "fp32_contents", [1, 2], [2]), r"'x' has shape \[2\]; expected \[-1, -1\]"),
