@@ -95,11 +95,14 @@ def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
         return _whole(array, dtype)
     if not np.can_cast(array.dtype, dtype, "same_kind"):
         raise _refused(array, np.ones(array.shape, bool), dtype.name)
-    with np.errstate(over="ignore"):
-        found = array.astype(dtype)
-    if (beyond := np.isinf(found)).any() and (beyond := beyond & np.isfinite(array)).any():
-        raise _refused(array, beyond, f"a number of at most {np.finfo(dtype).max:.3g} ({dtype})")
-    return found
+    try:
+        with np.errstate(over="raise"):
+            return array.astype(dtype)
+    except FloatingPointError:
+        most = np.finfo(dtype).max
+        raise _refused(
+            array, np.isfinite(array) & (np.abs(array) > most), f"a number of at most {most:.3g} ({dtype})"
+        ) from None
 
 
 def within(array: Array, dtype: np.dtype[Any]) -> bool:
