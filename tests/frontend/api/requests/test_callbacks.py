@@ -114,10 +114,14 @@ def test_the_result_is_posted_to_a_host_that_is_allowed_until_it_takes_it(serve,
 def test_a_callback_that_is_refused_is_said_without_its_address(serve, letters, job, receiver, caplog, status):
     receiver.statuses = [status]
     submit(serve(f"--callbackHosts={receiver.place}").url, callback=f"{receiver.url}?token=hidden")
-    wait_until(letters.all)
-    messages = [record.getMessage() for record in caplog.records if record.name == delivery.__name__]
+
+    def messages():
+        return [record.getMessage() for record in caplog.records if record.name == delivery.__name__]
+
+    # The letter comes before the line.
+    wait_until(lambda: letters.all() and messages())
     expected = f"a result was not posted to 127.0.0.1: status {status}; see cluster-serving-cli dead list {job}"
-    assert messages == [expected]
+    assert messages() == [expected]
     assert len(receiver.posts) == 1
 
 
