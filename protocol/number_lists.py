@@ -11,16 +11,18 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 
 _INTEGERS = (int, np.integer)
-_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-_EXACT = 1 << 53
+LEAST, MOST = -(1 << 63), (1 << 64) - 1
+"""The least and the most whole number of 64 bits, with or without a sign."""
+
+EXACT = 1 << 53
 """Below it, a float64 is the whole number that was written. JSON parsers make floats of integers beyond 64 bits."""
 
 
 def is_whole(leaf: object) -> bool:
     """Return True for an integer of 64 bits, or a float that surely is the whole number that was written."""
     if isinstance(leaf, float):
-        return abs(leaf) < _EXACT and leaf.is_integer()
-    return isinstance(leaf, _INTEGERS) and _LEAST <= int(leaf) <= _MOST
+        return abs(leaf) < EXACT and leaf.is_integer()
+    return isinstance(leaf, _INTEGERS) and LEAST <= int(leaf) <= MOST
 
 
 def whole_numbers(values: list[Any]) -> Array:
@@ -32,7 +34,7 @@ def whole_numbers(values: list[Any]) -> Array:
     array = np.array(values)
     if array.dtype.kind in "biu" or not array.size:
         return array
-    if array.dtype.kind == "f" and (np.abs(array) < _EXACT).all():
+    if array.dtype.kind == "f" and (np.abs(array) < EXACT).all():
         if (np.trunc(array) != array).any():
             raise ValueError
         return array.astype(np.int64)
@@ -44,7 +46,7 @@ def whole_numbers(values: list[Any]) -> Array:
             raise ValueError
         leaves = list(map(int, leaves))
     low, high = min(leaves), max(leaves)
-    if low < _LEAST or high > _MOST:
+    if low < LEAST or high > MOST:
         raise ValueError
     dtype = np.int64 if high < 1 << 63 else np.uint64 if low >= 0 else object
     return np.array(leaves, dtype).reshape(array.shape)
@@ -58,7 +60,7 @@ def exact(name: str, values: Sequence[Any]) -> Array:
         ValueError: If the lists differ in length.
     """
     array = np.asarray(values)
-    if array.dtype.kind not in "fc" or not (np.abs(array) >= _EXACT).any():
+    if array.dtype.kind not in "fc" or not (np.abs(array) >= EXACT).any():
         return array
     leaves = np.array(values, object)
     if all(isinstance(leaf, _INTEGERS) for leaf in leaves.flat):

@@ -150,7 +150,7 @@ def _tensor(name: str, value: list[object], expected: TensorSpec | None = None, 
     if not isinstance(sample, (str, int, float)):
         raise InvalidInput(f"input {name!r} holds {shown(sample)}; expected numbers, texts or lists of them")
     if not isinstance(sample, str):
-        return _numbers(name, value, expected)
+        return _numbers(name, value)
     with suppress(ValueError):
         array = np.array(value, object)
         if array.ndim == depth and all(isinstance(item, str) for item in array.flat):
@@ -170,10 +170,8 @@ def _typed(name: str, value: list[object], expected: TensorSpec, alone: bool) ->
         raise InvalidInput(f"input {name!r} is not a tensor: {error}") from None
 
 
-def _numbers(name: str, value: list[object], expected: TensorSpec | None) -> Array:
-    """Return numbers in the dtype of the model, or as float32 if that is unknown and holds them."""
-    if expected is not None and target_of(expected) is not None:
-        return _typed(name, value, expected, alone=False)
+def _numbers(name: str, value: list[object]) -> Array:
+    """Return numbers for an input of unknown dtype: as float32 if that holds them."""
     types = leaf_types(value)
     array = None
     if types <= NUMBERS:
@@ -206,7 +204,12 @@ def _sparse(name: str, value: Mapping[str, object], expected: TensorSpec | None)
             "b64 alone, of an image"
         )
     shape, indices = (_integers(f"{name}.{key}", value[key]) for key in ("shape", "indices"))
-    data = _numbers(f"{name}.data", _list(f"{name}.data", value["data"]), expected)
+    place = f"{name}.data"
+    listed = _list(place, value["data"])
+    if expected is not None and target_of(expected) is not None:
+        data = _typed(place, listed, expected, alone=False)
+    else:
+        data = _numbers(place, listed)
     if shape.ndim != 1 or data.ndim != 1 or indices.ndim != 2 or (shape < 0).any():
         raise InvalidInput(
             f"input {name!r} is sparse with a shape of {shape.ndim}, data of {data.ndim} and indices of {indices.ndim} "

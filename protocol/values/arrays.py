@@ -10,12 +10,11 @@ import numpy as np
 
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.lists import NUMBERS, irregularity, leaf_types
-from cluster_serving.protocol.number_lists import whole_numbers
+from cluster_serving.protocol.number_lists import EXACT, whole_numbers
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.values.table import Refused, Target, converted, holds, target_of, unrounded
 
 _FLOAT_LEAVES = NUMBERS | {type(None)}
-_EXACT = 1 << 53
 _LARGE = 8
 """Bytes of a dtype that has whole numbers beyond 2^53."""
 
@@ -137,7 +136,7 @@ def _refuse_rounded(array: Array, dtype: np.dtype[Any]) -> None:
     """Refuse whole numbers beyond 2^53 that would change."""
     if array.dtype.itemsize < _LARGE:
         return
-    beyond = np.asarray((array > _EXACT) | (array < -_EXACT))
+    beyond = np.asarray((array > EXACT) | (array < -EXACT))
     if beyond.any():
         changed = beyond.copy()
         changed[beyond] = [not holds(dtype, number) for number in array[beyond].tolist()]

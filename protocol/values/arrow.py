@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
+from cluster_serving.protocol.number_lists import EXACT
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.values.arrays import of_array, of_lists
 from cluster_serving.protocol.values.table import Refused, Target, is_missing, takes_missing, target_of
 
-_EXACT = 1 << 53
 _SCALARS = ((), (1,))
 
 
@@ -168,7 +168,7 @@ def _with_holes(column: pa.Array) -> Array | None:
     """Return numbers with NaN for missing ones; None if a whole number may change."""
     if pa.types.is_integer(column.type):
         ends = pc.min_max(column).as_py()
-        if any(end is not None and abs(end) > _EXACT for end in ends.values()):
+        if any(end is not None and abs(end) > EXACT for end in ends.values()):
             return None
     found = column.to_numpy(zero_copy_only=False)
     return found if found.dtype.kind == "f" else found.astype("f8")  # type: ignore[no-any-return]

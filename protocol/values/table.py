@@ -38,6 +38,7 @@ import numpy as np
 from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.lists import shown
+from cluster_serving.protocol.number_lists import EXACT, LEAST, MOST
 from cluster_serving.protocol.slots import TensorSpec
 
 
@@ -96,9 +97,6 @@ RULES: Mapping[Kind, Mapping[Target, Rule]] = {kind: dict(zip(Target, rules)) fo
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|[+-]?inf(inity)?|[+-]?nan", re.IGNORECASE | re.ASCII)
 _MOST_DIGITS = 400
 _BOOLS = {"true": True, "false": False}
-_LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-_EXACT = float(1 << 53)
-"""Below it, a float64 is the whole number that was written. JSON parsers make floats of integers beyond 64 bits."""
 
 _DATES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 _MISSING = frozenset({"NAType", "NaTType"})
@@ -154,9 +152,9 @@ def kind_of(value: object, typed: bool = False) -> Kind:
     if isinstance(value, _DATES):
         return Kind.DATE
     if isinstance(value, (int, np.integer)):
-        return Kind.WHOLE if _LEAST <= int(value) <= _MOST else Kind.HUGE
+        return Kind.WHOLE if LEAST <= int(value) <= MOST else Kind.HUGE
     if isinstance(value, (float, np.floating)):
-        return _kind_of_float(float(value), math.inf if typed else _EXACT)
+        return _kind_of_float(float(value), math.inf if typed else EXACT)
     if isinstance(value, Decimal):
         return _kind_of_decimal(value)
     if isinstance(value, str):
@@ -179,7 +177,7 @@ def _kind_of_decimal(value: Decimal) -> Kind:
         return Kind.INFINITE
     if value.adjusted() > _MOST_DIGITS or value != value.to_integral_value():
         return Kind.FRACTION
-    return Kind.WHOLE if _LEAST <= value <= _MOST else Kind.HUGE
+    return Kind.WHOLE if LEAST <= value <= MOST else Kind.HUGE
 
 
 def words(value: object) -> str:
@@ -216,7 +214,7 @@ def converted(value: object, spec: TensorSpec, typed: bool = False) -> Any:
 
 def holds(dtype: str | np.dtype[Any], number: int) -> bool:
     """Return True if a whole number is at most 2^53, or one that a dtype of floats holds."""
-    if abs(number) <= _EXACT:
+    if abs(number) <= EXACT:
         return True
     with np.errstate(over="ignore"):
         rounded = float(np.array(_float(number)).astype(dtype))

@@ -7,7 +7,7 @@ from cluster_serving.job.models.graph.network import Node, Operator, Values, fro
 from cluster_serving.job.models.graph.rules import windows
 from cluster_serving.job.models.graph.rules.along import along
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
-from cluster_serving.job.models.graph.rules.layout import transposed
+from cluster_serving.job.models.graph.rules.layout import turned
 from cluster_serving.job.models.graph.rules.products import einsum, matmul
 from cluster_serving.job.models.graph.size import Size, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, rows
@@ -21,15 +21,7 @@ def _product(node: Node, values: Values) -> Value:
     turns = node.get("transpose_a"), node.get("transpose_b")
     if min(one.rank, other.rank) < 2 and any(turns):
         raise Unknown
-    return matmul(*(_turned(x) if turn else x for x, turn in zip((one, other), turns, strict=True)))
-
-
-def _turned(x: Value) -> Value:
-    """Return matrices with rows as columns; a constant keeps its values, of which only zeros are looked for."""
-    order = [*range(x.rank)]
-    order[-2:] = order[-2:][::-1]
-    found = transposed(x, order)
-    return Value(Kind.CONSTANT, found.shape, load=x.load) if x.kind is Kind.CONSTANT else found
+    return matmul(*(turned(x) if turn else x for x, turn in zip((one, other), turns, strict=True)))
 
 
 def _summed(node: Node, values: Values) -> Value:
@@ -42,7 +34,7 @@ def _attention(node: Node, values: Values) -> Value:
     if len(values) > 5 or any(x.rank < 3 or x.kind is not Kind.ROWS for x in (query, key, value)):
         raise Unknown
     constant_or_none(values, 4)
-    scores = matmul(query, _turned(key))
+    scores = matmul(query, turned(key))
     if scores.kind is not Kind.ROWS:
         raise Unknown
     if len(values) > 3:

@@ -18,6 +18,14 @@ def transposed(x: Value, order: Sequence[int]) -> Value:
     return constant(shape) if x.kind is Kind.CONSTANT else same_place(x, shape, [*order].index(x.axis))
 
 
+def turned(x: Value) -> Value:
+    """Return matrices with rows as columns; a constant keeps its values, of which only zeros are looked for."""
+    order = [*range(x.rank)]
+    order[-2:] = order[-2:][::-1]
+    found = transposed(x, order)
+    return Value(Kind.CONSTANT, found.shape, load=x.load) if x.kind is Kind.CONSTANT else found
+
+
 def squeezed(x: Value, axes: Sequence[int]) -> Value:
     """Return a tensor without axes of size 1."""
     gone = axes_of(axes, x.rank)

@@ -8,7 +8,7 @@ from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule,
 from cluster_serving.job.models.graph.rules import windows
 from cluster_serving.job.models.graph.rules.along import along
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
-from cluster_serving.job.models.graph.rules.layout import transposed
+from cluster_serving.job.models.graph.rules.layout import turned
 from cluster_serving.job.models.graph.rules.products import einsum, matmul
 from cluster_serving.job.models.graph.size import BATCH, Size, unknown_size
 from cluster_serving.job.models.graph.torch.arguments import (
@@ -30,19 +30,11 @@ def _product(node: Node, values: Values) -> Value:
     return matmul(one, other)
 
 
-def _turned(x: Value) -> Value:
-    """Return matrices with rows as columns; a constant keeps its values, of which only zeros are looked for."""
-    order = [*range(x.rank)]
-    order[-2:] = order[-2:][::-1]
-    found = transposed(x, order)
-    return Value(Kind.CONSTANT, found.shape, load=x.load) if x.kind is Kind.CONSTANT else found
-
-
 def _linear(node: Node, values: Values) -> Value:
     x, weight = tensor(node, values, "input"), tensor(node, values, "weight")
     if weight.rank != 2:
         raise Unknown
-    return _added(matmul(x, _turned(weight)), optional(node, values, "bias"))
+    return _added(matmul(x, turned(weight)), optional(node, values, "bias"))
 
 
 def _added(product: Value, bias: Value | None) -> Value:
@@ -92,7 +84,7 @@ def _attention(node: Node, values: Values) -> list[Value]:
     mask = optional(node, values, "attn_mask")
     if node.get("dropout_p") != 0 or node.get("enable_gqa", False) is not False or query.rank < 2:
         raise Unknown
-    scores = matmul(query, _turned(key))
+    scores = matmul(query, turned(key))
     if scores.kind is Kind.MIXED:
         # A mask may leave each record itself alone.
         if mask is not None or value.kind is not Kind.ROWS or value.is_uniform:
@@ -124,7 +116,7 @@ def _encoded(node: Node, values: Values) -> Value:
 
 def _distances(node: Node, values: Values) -> Value:
     one, other = (tensor(node, values, name) for name in ("x1", "x2"))
-    found = matmul(one, _turned(other))
+    found = matmul(one, turned(other))
     if found.kind is Kind.MIXED:
         raise Unknown
     return found
