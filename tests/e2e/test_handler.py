@@ -1,7 +1,5 @@
 """A handler around a model: client, Redis, Flink, the user's code, and back."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import httpx
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ import pytest
 from cluster_serving.client import InferenceFailed, InvalidInput
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JobKeys
+from tests.support.fixtures import both_modes
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.handled import write
 from tests.support.payloads import model_zoo
@@ -72,39 +71,8 @@ def test_a_handler_serves_a_model_and_a_changed_one_its_new_code(started, cluste
         assert queue.predict({"pixels": pixels[three]}, timeout=30)["name"].item() == "drei"
 
 
-FAILING = """
-    class Handler:
-        inputs = {"x": "float32[2]"}
-        outputs = {"y": "float32[2]"}
-
-        def predict(self, inputs):
-            if (inputs["x"] < 0).any():
-                raise ValueError("negative")
-            return {"y": inputs["x"] * 2}
-    """
-
-
-def test_requests_that_make_batches_fail_are_kept_from_those_of_other_callers(started, cluster, tmp_path):
-    write(tmp_path, FAILING)
-    queue, _ = started(jobName="failing", modelPath=tmp_path, executionMode="process")
-    front = Running(
-        arguments.read([f"--redisUrl=redis://127.0.0.1:{cluster.redis_port}", "--port=0", "--grpcPort=0"], {})
-    )
-
-    def send(_):
-        body = {"instances": [{"x": [-1, -1]}]}
-        return httpx.post(f"{front.url}/models/failing/predict", json=body, timeout=60)
-
-    try:
-        with ThreadPoolExecutor(8) as senders:
-            bad = senders.map(send, range(200))
-            # All wait behind a search for the others' culprits, but none fails with them.
-            good = list(queue.predict_many(({"x": np.full(2, at, "f4")} for at in range(2000)), in_flight=40))
-            np.testing.assert_array_equal([result["y"][0] for result in good], 2 * np.arange(2000))
-            for answer in bad:
-                assert (answer.status_code, answer.json()["code"]) in {(500, "INFERENCE_FAILED"), (429, "QUEUE_FULL")}
-    finally:
-        front.stop()
+def test_requests_that_make_batches_fail_are_kept_from_those_of_other_callers(started, front, tmp_path):
+    both_modes.failing_requests_are_apart(started, front, tmp_path, executionMode="process")
 
 
 def assert_http_answers(cluster, job, image, name):

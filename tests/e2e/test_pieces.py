@@ -8,6 +8,7 @@ import numpy as np
 
 from cluster_serving.client import Restarted
 from tests.chaos.faults import kept_processes
+from tests.support.fixtures import both_modes
 from tests.support.fixtures.handled import write
 
 SLOW = """
@@ -24,21 +25,6 @@ SLOW = """
     """
 
 
-PATIENT = """
-    import time
-    from pathlib import Path
-
-    class Handler:
-        inputs = {"count": "int64"}
-
-        def predict(self, batch):
-            for step in range(batch["count"].max()):
-                yield {"number": [step] * len(batch["count"])}
-                while batch["count"].max() > 9 and Path(SEEN).read_text() != str(step):
-                    time.sleep(0.005)
-    """
-
-
 def ask(queue, count, **options):
     return queue.stream({"count": np.int64(count)}, timeout=60, **options)
 
@@ -48,17 +34,7 @@ def numbers(pieces):
 
 
 def test_pieces_of_process_mode_arrive_as_they_are_made(started, tmp_path):
-    seen = tmp_path / "seen"
-    seen.touch()
-    model = tmp_path / "model"
-    model.mkdir()
-    write(model, PATIENT.replace("SEEN", repr(str(seen))))
-    queue, _ = started(jobName="pieces", modelPath=model, executionMode="process")
-    for number, piece in enumerate(ask(queue, 20)):
-        assert piece["number"] == number
-        # The next one is made when this one was seen.
-        seen.write_text(str(number))
-    assert queue.predict({"count": np.int64(3)}, timeout=60)["number"].tolist() == [0, 1, 2]
+    both_modes.pieces_arrive_as_they_are_made(started, tmp_path, executionMode="process")
 
 
 def test_a_killed_taskmanager_restarts_the_answer(started, cluster, tmp_path):
