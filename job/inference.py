@@ -10,17 +10,18 @@ from typing import NamedTuple, NoReturn
 import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
-from cluster_serving.connectors import permissions
-from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
-from cluster_serving.connectors.attempts import Attempts, noted
-from cluster_serving.connectors.deadlines import Deadlines
-from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
-from cluster_serving.connectors.metrics import Metrics
-from cluster_serving.connectors.pieces import PieceWriter
-from cluster_serving.connectors.redis import RedisClock, connect
-from cluster_serving.connectors.reporting import SlotReporter
-from cluster_serving.connectors.runtime import SelfClosing, is_first_attempt, subtask_index
-from cluster_serving.connectors.worker import record_end
+from cluster_serving.connectors.flink.runtime import SelfClosing, is_first_attempt, subtask_index
+from cluster_serving.connectors.slot import permissions
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch, write_answers
+from cluster_serving.connectors.slot.attempts import Attempts, noted
+from cluster_serving.connectors.slot.deadlines import Deadlines
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.metrics import Metrics
+from cluster_serving.connectors.slot.pieces import PieceWriter
+from cluster_serving.connectors.slot.redis import RedisClock, connect
+from cluster_serving.connectors.slot.reporting import SlotReporter
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.connectors.slot.worker import record_end
 from cluster_serving.job.computation import Computation, Steps
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.models.content import Content
@@ -28,7 +29,7 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor
-from cluster_serving.job.request import Request, with_errors
+from cluster_serving.job.request import GatheredBatch, Request, with_errors
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.sharing import Sharing
 from cluster_serving.job.suspects import Suspects
@@ -74,7 +75,7 @@ class _Running(NamedTuple):
 class _Batches:
     """Processing of the batches of a slot.
 
-    It has no reference to the Flink function, which PyFlink drops to close it (see `connectors.runtime.SelfClosing`).
+    It has no reference to the Flink function, which PyFlink drops to close it (see `SelfClosing`).
     """
 
     def __init__(
@@ -92,6 +93,8 @@ class _Batches:
         self._queue_wait_ms = metrics.distribution("queueWaitMs")
         self._suspects = Suspects()
         self._parts = Parts()
+        self.flow: SlotFlowControl | None = None
+        """Flow control of the requests that are computed."""
         self.computed_s = 0.0
         """Seconds for which batches were computed."""
 
@@ -100,7 +103,7 @@ class _Batches:
         started = time.monotonic()
         wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
         # The window has just checked the requests that came through its flow control.
-        requests = self._checked(value, is_checked=bool(find_flow_control(value[0].flow_id)))
+        requests = self._checked(value, is_checked=self.flow is not None)
         if value[0].entry.one_by_one:
             self._attempts.note([value[0].entry], goes_on=True, record=value[0].part)
         with noted(self._options.redis.queue, (request.entry for request in requests)):
@@ -201,7 +204,7 @@ class _Batches:
             self._failures.inc(failures)
         if whole := self._parts.whole(answers):
             parts = round(1e6 * preprocess_s), round(1e6 * postprocess_s)
-            yield AnsweredBatch(whole, wait_us, round(1e6 * seconds), *parts)
+            yield AnsweredBatch(whole, wait_us, round(1e6 * seconds), *parts, flow=self.flow)
 
     def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
         """Write the computed answers, then end this process, which Flink or its supervisor replaces.
@@ -241,7 +244,9 @@ class Inference(SelfClosing, FlatMapFunction):
                     timeout = SECRET_TIMEOUT if is_first_attempt(runtime_context) else 0.0
                     reporter.secret = wait_for_secret(client, self._options.redis.job, timeout)
                 began, before = time.monotonic(), memory.resident()
-                counts = Counts.of(self._options.redis.name, index)
+                # Counts live for as long as a function of the slot has them.
+                self._shared = SharedSlot.of(self._options.redis.name, index)
+                counts = self._shared.counts
                 self._watch = self._watching(reporter, counts)
                 options = self._options.in_slot(index)
                 self._predictor = Predictor.of(options, reporter.secret, counts, self._watch)
@@ -263,20 +268,21 @@ class Inference(SelfClosing, FlatMapFunction):
         at_once = self._options.batch.greedy_batching and self._options.execution_mode == "thread"
         self._overlaps = at_once and self._predictor.overlaps
 
-    def flat_map(self, value: list[Request]) -> Iterator[AnsweredBatch]:
+    def flat_map(self, value: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Answer one batch; if the next batch comes before this one is computed, the answers come with that one.
 
         New batches go first: requests of one that has failed may be left to the calls for the next.
         """
-        flow = find_flow_control(value[0].flow_id)
+        requests, flow = value
+        self._batches.flow = flow
         announced = flow if self._overlaps else None
         if announced is not None:
             announced.overlaps = True
-        first = value[0].entry
+        first = requests[0].entry
         if flow is not None and flow.failing and not first.one_by_one and flow.failing.is_apart(first.client):
-            yield from self._batches.put_off(value, flow)
-            value = []
-        for running in self._overlap.feed(value, announced):
+            yield from self._batches.put_off(requests, flow)
+            requests = ()
+        for running in self._overlap.feed(requests, announced):
             yield from self._batches.end(running, flow)
             # Requests may tell what could not be known before them: names of outputs, and whether records share a call.
             if self._predictor.learned != self._reported:
@@ -316,8 +322,6 @@ class Inference(SelfClosing, FlatMapFunction):
             DISK_FREE.name: machine.disk_free,
             SHARING_ENDED.name: lambda: int(bool(watch.ended)),
         }
-        # The operators of a slot have its counts in common for as long as one of them holds them.
-        self._counts = counts
 
     def _report(self) -> None:
         self._reported = self._predictor.learned

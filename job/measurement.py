@@ -21,7 +21,7 @@ from typing import TextIO
 import cv2
 import numpy as np
 
-from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.job.computation import Computation
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.options import ImageOptions, JobOptions
@@ -177,7 +177,7 @@ def _image(shape: tuple[int | None, ...], image: ImageOptions) -> Image:
 
 
 def _request(inputs: Mapping[str, Input]) -> Request:
-    return Request(Entry(b"0-0", "measurement", b"", NATIVE), "", inputs)
+    return Request(Entry(b"0-0", "measurement", b"", NATIVE), inputs)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The functions of the data path, each made from the options of its job where it runs."""
 
+from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.sink import RedisHashSink
-from cluster_serving.connectors.slot_keys import SlotKeys
 from cluster_serving.connectors.source import RedisStreamsSource
 from cluster_serving.connectors.stages import shadow, tensorboard, traces
 from cluster_serving.connectors.stages.clients import Clients

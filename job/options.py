@@ -161,7 +161,7 @@ class JobOptions:
     """All options of a job.
 
     Attributes:
-        submission: Identifier of this start of the job, which slots report (see `connectors.reporting`).
+        submission: Identifier of this start of the job, which slots report (see `connectors.slot.reporting`).
         model_parallelism: Number of task slots, each with a copy of the model.
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
         post_processing: Filters applied to every result, as `protocol.filters.parse` reads them; empty for none.

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.job.request import Request
 
 _POLL_INTERVAL = 0.001

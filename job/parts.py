@@ -5,7 +5,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import encode_result
@@ -44,7 +44,7 @@ def _joined(parts: Sequence[Answer]) -> Answer:
     arrays = [_arrays(part) for part in parts if part.outputs and part.outputs[0] == names]
     fields = columns.stacked(names, arrays) if len(arrays) == len(parts) else None
     letters = [letter for part in parts for letter in part.letters]
-    return Answer(first.entry, first.flow_id, fields or columns.joined([*map(_fields, _each(parts))]), letters)
+    return Answer(first.entry, fields or columns.joined([*map(_fields, _each(parts))]), letters)
 
 
 def _arrays(part: Answer) -> Sequence[Array]:

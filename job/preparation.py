@@ -1,9 +1,9 @@
 """What the start of a job writes to Redis."""
 
-from cluster_serving.connectors.generation import GenerationView
-from cluster_serving.connectors.redis import Backoff, connect
-from cluster_serving.connectors.reporting import publish_limits
-from cluster_serving.connectors.stream import create_groups
+from cluster_serving.connectors.slot.generation import GenerationView
+from cluster_serving.connectors.slot.redis import Backoff, connect
+from cluster_serving.connectors.slot.reporting import publish_limits
+from cluster_serving.connectors.slot.stream import create_groups
 from cluster_serving.job.options import JobOptions
 
 

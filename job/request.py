@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.slot.answer import Answer
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.protocol.dead_letters import DeadLetter
@@ -20,7 +21,6 @@ class Request(NamedTuple):
 
     Attributes:
         entry: The entry as it was read.
-        flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         inputs: Inputs by name; empty if the entry cannot be decoded.
         error: Reason for not computing the request: it cannot be decoded, or its deadline has passed.
         part: Index of the record, or of the first one, if the entry has several; -1 for the whole entry.
@@ -28,7 +28,6 @@ class Request(NamedTuple):
     """
 
     entry: Entry
-    flow_id: str
     inputs: Mapping[str, Input]
     error: ServingError | None = None
     part: int = -1
@@ -71,7 +70,7 @@ class Request(NamedTuple):
 
     def answer(self, content: Mapping[str, str | bytes]) -> Answer:
         """Return the answer with these fields of a result hash."""
-        return Answer(self.entry, self.flow_id, content, part=self.part, rows=self.rows)
+        return Answer(self.entry, content, part=self.part, rows=self.rows)
 
     def succeed(self, outputs: Any, encoding: Encoding) -> Answer:
         """Return the answer with outputs, or with the error if they cannot be sent."""
@@ -95,6 +94,18 @@ class Request(NamedTuple):
             error.report()
             letters = [DeadLetter.of(self.single, error, error.traceback)]
         return self.answer(encode_error(error))._replace(letters=letters)
+
+
+class GatheredBatch(NamedTuple):
+    """A batch on its way to the model.
+
+    Attributes:
+        requests: At least one.
+        flow: Flow control that they came through; None if their source runs in another process.
+    """
+
+    requests: Sequence[Request]
+    flow: SlotFlowControl | None = None
 
 
 def with_errors(requests: Sequence[Request], errors: Mapping[tuple[str, bytes], ServingError]) -> Sequence[Request]:

@@ -5,7 +5,7 @@ from cluster_serving.job.models.content import Content
 
 
 class Sharing:
-    """What the reports of a slot tell of its watch, and tell its watch; see `connectors.reporting.Sharing`."""
+    """What the reports of a slot tell of its watch, and tell its watch; see `connectors.slot.reporting.Sharing`."""
 
     def __init__(self, watch: Watch, content: Content) -> None:
         self._watch = watch

@@ -4,8 +4,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from cluster_serving.connectors.answer import Answer
-from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.answer import Answer
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.job.computation import Computation, Steps
 from cluster_serving.job.request import Request
 

@@ -5,7 +5,7 @@ from pyflink.datastream import DataStream, KeyedStream, StreamExecutionEnvironme
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from pyflink.java_gateway import get_gateway
 
-from cluster_serving.connectors.slot_keys import SlotKeys, slot_key
+from cluster_serving.connectors.flink.slot_keys import SlotKeys, slot_key
 from cluster_serving.job.deferred import Deferred
 from cluster_serving.job.options import GENERATION, MARK, NAME, JobOptions
 

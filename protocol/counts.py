@@ -6,7 +6,6 @@ import threading
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from weakref import WeakValueDictionary
 
 from cluster_serving.protocol.metrics import Metric
 
@@ -26,12 +25,6 @@ class Counts:
         self.writing = threading.Lock()
         self._lock = threading.Lock()
         self._values: defaultdict[str, int] = defaultdict(int)
-
-    @classmethod
-    def of(cls, generation: str, slot: int) -> Counts:
-        """Return the counts of a slot in this process; `RedisOptions.name` names its generation."""
-        with _opening:
-            return _counts.setdefault((generation, slot), cls(slot))
 
     def add(self, metric: Metric, count: int = 1, label: str = "") -> None:
         """Add to a counter."""
@@ -63,7 +56,3 @@ class Counts:
         with self._lock:
             for name, count in values.items():
                 self._values[name] += count
-
-
-_opening = threading.Lock()
-_counts: WeakValueDictionary[tuple[str, int], Counts] = WeakValueDictionary()

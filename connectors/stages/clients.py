@@ -3,8 +3,8 @@
 import time
 from collections import Counter, defaultdict
 
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import Stage
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.stage import Stage
 from cluster_serving.protocol.entry import Entry, client_of
 from cluster_serving.protocol.metrics import CLIENT_REQUESTS
 

@@ -1,7 +1,7 @@
 """Expiry: requests that have waited too long are answered with an error before they are computed."""
 
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import Stage
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.stage import Stage
 from cluster_serving.protocol.entry import Entry
 
 

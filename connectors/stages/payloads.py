@@ -6,9 +6,9 @@ import stat
 import time
 from collections.abc import Iterator
 
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import Stage
-from cluster_serving.connectors.stream import drop
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.stage import Stage
+from cluster_serving.connectors.slot.stream import drop
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError

@@ -6,8 +6,8 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import Stage
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.stage import Stage
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial

@@ -2,7 +2,7 @@
 
 The slots that serve copy a share of the requests into the queue of the shadow, and keep their answers of these in Redis
 for a while. The slots of the shadow compare theirs with them. All of this is the work of threads beside the data path
-(`connectors.backlog`). What these cannot keep up with, or Redis does not take, is skipped.
+(`connectors.slot.backlog`). What these cannot keep up with, or Redis does not take, is skipped.
 """
 
 import time
@@ -13,11 +13,11 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.answer import AnsweredBatch
-from cluster_serving.connectors.backlog import Backlog
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import AnswerStage, Stage
+from cluster_serving.connectors.slot.answer import AnsweredBatch
+from cluster_serving.connectors.slot.backlog import Backlog
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.stage import AnswerStage, Stage
 from cluster_serving.protocol.comparison import MOST_EXAMPLES
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import is_in_trial
@@ -111,7 +111,7 @@ class Recorder(Backlog[_Kept], AnswerStage):
             self.put(list(self._kept(batch, batch.wait_us + batch.inference_us + write_us)))
 
     def _kept(self, batch: AnsweredBatch, latency_us: int) -> Iterator[_Kept]:
-        for entry, _, fields, *_ in batch.answers:
+        for entry, fields, *_ in batch.answers:
             if entry.shadow:
                 until = time.monotonic() + _COPY_TIMEOUT_S
                 yield _Kept(int(entry.shadow), _name(entry), fields, latency_us, until)

@@ -8,11 +8,11 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import AnswerStage, Stage
+from cluster_serving.connectors.slot.answer import AnsweredBatch
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage, Stage
 from cluster_serving.protocol import metrics
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry

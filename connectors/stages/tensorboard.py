@@ -11,8 +11,8 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.stages.base import AnswerStage
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.stats import JobStats

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import redis
 
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.stages.base import AnswerStage
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.trace import Span, TraceContext, messaging

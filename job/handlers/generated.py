@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class PieceAttempt(Protocol):
-    """One attempt at the answers of a batch (`connectors.pieces`)."""
+    """One attempt at the answers of a batch (`connectors.slot.pieces`)."""
 
     def add(self, pieces: Mapping[int, Any]) -> Sequence[int]:
         """Send pieces, given by the index of their record; return the indices of those that nobody waits for."""
 
 
 class Writer(Protocol):
-    """Place of the pieces (`connectors.pieces`)."""
+    """Place of the pieces (`connectors.slot.pieces`)."""
 
     def attempt(self, entries: Sequence[Any]) -> PieceAttempt:
         """Begin to answer records, given by their `entry`."""

@@ -10,7 +10,7 @@ from cluster_serving.client import dispatcher as dispatcher_module
 from cluster_serving.client import subscription
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
-from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES
+from cluster_serving.connectors.slot.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import (

@@ -24,7 +24,7 @@ from cluster_serving.client import (
     subscription,
 )
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.pieces import PieceWriter
+from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.fixtures.generating import generating

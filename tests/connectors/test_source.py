@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from cluster_serving.connectors import source
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.attempts import Attempts
-from cluster_serving.connectors.entry_batch import EntryBatch
+from cluster_serving.connectors.flink.entry_batch import EntryBatch
+from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.slot_keys import SlotKeys
+from cluster_serving.connectors.slot.answer import Answer, write_answers
+from cluster_serving.connectors.slot.attempts import Attempts
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.connectors.stages import routing
-from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.job.operators import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import CANARY, CANDIDATE, RETIRING, SERVING, Generation
@@ -62,7 +62,7 @@ def answered(slot, db, job, count):
     def goes_on():
         for batch in tick(slot):
             for entry in batch.entries or ():
-                write_answers(db, job, 60, [Answer(entry, "", {"value": "1"})], "1")
+                write_answers(db, job, 60, [Answer(entry, {"value": "1"})], "1")
                 slot._flow.answer(1)
                 uris.append(entry.uri)
         return len(uris) >= count

@@ -251,7 +251,7 @@ def as_text(word: str | bytes) -> str:
 def answers(predictor: Predictor, stream: str, client: str, case: Case, count: int) -> list[Any]:
     parse = image_stream.parse_entry if stream == image_stream.STREAM else parse_entry
     entries = [parse(b"%d-0" % number, fields) for number, fields in enumerate(messages(client, case)[:count])]
-    results = predictor.start([Request(entry, "", entry.decode()[1]) for entry in entries], alone=True).answers()
+    results = predictor.start([Request(entry, entry.decode()[1]) for entry in entries], alone=True).answers()
     assert [result.entry.uri for result in results] == [entry.uri for entry in entries]
     return [answered(client, dict(result.fields)) for result in results]
 

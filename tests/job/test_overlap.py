@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import Entry
@@ -44,7 +44,7 @@ def overlap(begun):
 
 
 def requests(names):
-    return [Request(Entry(b"1-0", name, b""), "", {}) for name in names]
+    return [Request(Entry(b"1-0", name, b""), {}) for name in names]
 
 
 def test_a_batch_that_is_all_there_is_runs_in_halves(overlap, begun, flow):

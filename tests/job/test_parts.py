@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cluster_serving.connectors.answer import Answer
+from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.job.parts import Parts
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
@@ -16,7 +16,7 @@ def delivered():
 
 
 def answer(entry, part):
-    return Answer(entry, "", {}, part=part, outputs=(["y"], [np.float32(part)]))
+    return Answer(entry, {}, part=part, outputs=(["y"], [np.float32(part)]))
 
 
 @pytest.mark.parametrize("order", sorted(permutations([(0, 0), (0, 1), (1, 0), (1, 1)])), ids=str)

@@ -83,7 +83,7 @@ def test_large_images_are_decoded_by_other_threads_and_small_ones_beside_them(tm
     pictures = [encode_png("x", np.full((s, s, 3), 30 * number, np.uint8)).data for number, s in enumerate(sizes)]
     pictures[4], pictures[5], pictures[6] = pictures[4][:80], pictures[5][:40], b"no image"
     requests = [
-        Request(Entry(b"1-%d" % number, str(number), b"", NATIVE), "flow", {"image": Image(picture)})
+        Request(Entry(b"1-%d" % number, str(number), b"", NATIVE), {"image": Image(picture)})
         for number, picture in enumerate(pictures)
     ]
     together = [answer.fields for answer in model.start(requests, alone=True).answers()]
@@ -97,7 +97,7 @@ def test_large_images_are_decoded_by_other_threads_and_small_ones_beside_them(tm
 
 
 def _answers(model, *records):
-    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", record) for record in records]
+    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), record) for record in records]
     return [answer.fields for answer in model.start(requests, alone=False).answers()]
 
 
@@ -134,7 +134,7 @@ def test_a_record_on_which_an_overlapping_model_fails_is_an_error_of_its_request
     assert overlapping.overlaps
     records = np.ones((4, 3, 64, 64), "f4")
     records[2, 0, 0, 0] = 6
-    requests = [Request(Entry(b"1-0", str(i), b""), "", {"x": record}) for i, record in enumerate(records)]
+    requests = [Request(Entry(b"1-0", str(i), b""), {"x": record}) for i, record in enumerate(records)]
     answers = overlapping.start(requests, alone=False).answers()
     assert ["code" in answer.fields for answer in answers] == [False, False, True, False]
     assert answers[2].fields["code"] == "INFERENCE_FAILED"
@@ -147,7 +147,7 @@ def test_a_single_string_per_record_is_answered(tmp_path):
     node = helper.make_node("Identity", ["x"], ["y"])
     model_zoo.save_onnx(tmp_path, [node], {"x": ("STRING", ["n"])}, {"y": ("STRING", ["n"])})
     texts = ["cat", "zwölf", ""]
-    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", {"x": np.array(text, object)}) for text in texts]
+    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), {"x": np.array(text, object)}) for text in texts]
     answers = predictor(tmp_path, "").start(requests, alone=True).answers()
     assert [_output(answer.fields).item() for answer in answers] == texts
 
@@ -163,7 +163,7 @@ class Growing(torch.nn.Module):
 def test_a_model_that_returns_other_outputs_than_at_first_fails_that_request_alone(tmp_path):
     model_zoo.save_torchscript(tmp_path, Growing())
     model = predictor(tmp_path, "", input_shapes=((2,),))
-    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), "", {"x": np.full(2, i, "f4")}) for i in (0, 1, 2)]
+    requests = [Request(Entry(b"1-0", "u", b"", NATIVE), {"x": np.full(2, i, "f4")}) for i in (0, 1, 2)]
     answers = model.start(requests, alone=True).answers()
     assert ["code" in answer.fields for answer in answers] == [False, False, True]
     assert "output_1" in answers[2].fields["error"]
@@ -177,7 +177,7 @@ def test_records_that_take_much_memory_are_computed_in_several_calls(tmp_path, m
     monkeypatch.setattr(model.servable.model, "predict", lambda inputs: sizes.append(len(inputs[0])) or predict(inputs))
     monkeypatch.setattr("cluster_serving.job.predictor._MAX_BATCH_BYTES", 40)
     records = np.arange(20, dtype="f4").reshape(5, 4)
-    requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), "", {"x": record}) for i, record in enumerate(records)]
+    requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), {"x": record}) for i, record in enumerate(records)]
     answers = model.start(requests, alone=True).answers()
     assert sizes == [3, 2]
     np.testing.assert_array_equal([_output(answer.fields) for answer in answers], 2 * records)

@@ -18,11 +18,11 @@ from tests.support.fixtures.predictor import predictor, save_doubling
 def column(uri, x):
     """A request of several records."""
     entry = Entry(b"1-0", uri, b"", NATIVE, records=b"%d" % len(x))
-    return Request(entry, "", {"x": np.asarray(x)}, part=0, rows=len(x))
+    return Request(entry, {"x": np.asarray(x)}, part=0, rows=len(x))
 
 
 def single(uri, x):
-    return Request(Entry(b"2-0", uri, b"", NATIVE), "", {"x": np.asarray(x)})
+    return Request(Entry(b"2-0", uri, b"", NATIVE), {"x": np.asarray(x)})
 
 
 def outcomes(answers):

@@ -4,8 +4,9 @@ import threading
 
 import numpy as np
 
-from cluster_serving.connectors.entry_batch import EntryBatch
-from cluster_serving.connectors.flow_control import SlotFlowControl
+from cluster_serving.connectors.flink.entry_batch import EntryBatch
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.window import BatchingWindow
 from cluster_serving.protocol.entry import NATIVE, Entry
@@ -19,8 +20,10 @@ def entry(uri):
     return Entry(b"1-0", uri, encode({"x": np.zeros(2, "f4")}), NATIVE)
 
 
-def opened(**options):
-    window = BatchingWindow(BatchOptions(**options), lingers=True)
+def opened(flow, **options):
+    shared = SharedSlot.of("window", 0)
+    shared.open(flow)
+    window = BatchingWindow(BatchOptions(**options), lingers=True, generation="window")
     window.open(Context())
     return window
 
@@ -32,11 +35,12 @@ def announced(flow, uri):
 
 
 def uris(batch):
-    return [request.entry.uri for request in batch]
+    return [request.entry.uri for request in batch.requests]
 
 
 def test_a_client_whose_requests_make_batches_fail_has_batches_of_its_own():
-    window, flow = opened(), SlotFlowControl(limit=8)
+    flow = SlotFlowControl(limit=8)
+    window = opened(flow)
     for _ in range(2):
         flow.failing.blame("bad")
     entries = [entry(uri)._replace(origin=uri.rstrip("0123456789")) for uri in ("good1", "bad1", "other1", "bad2")]
@@ -47,7 +51,8 @@ def test_a_client_whose_requests_make_batches_fail_has_batches_of_its_own():
 
 
 def test_a_window_takes_the_next_requests_from_the_source_itself():
-    window, flow, records = opened(), SlotFlowControl(limit=4), []
+    flow, records = SlotFlowControl(limit=4), []
+    window = opened(flow)
     batches = window.process_element(announced(flow, "a"), None)
     assert uris(next(batches)) == ["a"]
 
@@ -65,7 +70,8 @@ def test_a_window_takes_the_next_requests_from_the_source_itself():
 
 
 def test_a_window_leaves_requests_to_the_record_that_announces_them():
-    window, flow = opened(), SlotFlowControl(limit=4)
+    flow = SlotFlowControl(limit=4)
+    window = opened(flow)
     first = announced(flow, "a")
     batches = window.process_element(first, None)
     assert uris(next(batches)) == ["a"]
@@ -76,7 +82,8 @@ def test_a_window_leaves_requests_to_the_record_that_announces_them():
 
 def test_a_window_that_waits_for_full_batches_waits_in_flink(monkeypatch):
     monkeypatch.setattr(SlotFlowControl, "wait", None)
-    window, flow = opened(max_batch_size=1, greedy_batching=False), SlotFlowControl(limit=4)
+    flow = SlotFlowControl(limit=4)
+    window = opened(flow, max_batch_size=1, greedy_batching=False)
     batches = window.process_element(announced(flow, "a"), None)
     assert uris(next(batches)) == ["a"]
     assert list(batches) == []
@@ -99,13 +106,13 @@ def numbered(uri):
 def test_what_has_expired_leaves_its_place_in_a_full_batch_to_the_next():
     deadlines = Late()
     flow = SlotFlowControl(limit=8, deadlines=deadlines)
-    window = opened(max_batch_size=3)
+    window = opened(flow, max_batch_size=3)
 
     def taken(text, more):
         flow.announce(len(text))
         flow.hand_over([numbered(uri) for uri in text])
         return [
-            (uris(batch), bool(batch[0].error))
+            (uris(batch), bool(batch.requests[0].error))
             for batch in window.process_element(EntryBatch(0, more, flow.id, None).to_bytes(), Timers())
         ]
 
@@ -136,11 +143,12 @@ def column(uri, numbers):
 
 
 def test_batches_are_formed_of_records_and_large_entries_are_cut():
-    window, flow = opened(max_batch_size=4), SlotFlowControl(limit=8)
+    flow = SlotFlowControl(limit=8)
+    window = opened(flow, max_batch_size=4)
     flow.announce(3)
     flow.hand_over([column("a", range(6)), numbered("b"), column("c", range(6, 9))])
     batches = list(window.process_element(EntryBatch(0, False, flow.id, None).to_bytes(), None))
-    found = [[(request.entry.uri, request.part, request.size) for request in batch] for batch in batches]
+    found = [[(request.entry.uri, request.part, request.size) for request in batch.requests] for batch in batches]
     assert found == [[("a", 0, 4)], [("a", 4, 2), ("b", -1, 1), ("c", 0, 1)], [("c", 1, 2)]]
-    columns = [request.inputs["x"][:, 0].tolist() for batch in batches for request in batch if request.rows]
+    columns = [request.inputs["x"][:, 0].tolist() for batch in batches for request in batch.requests if request.rows]
     assert columns == [[0, 1, 2, 3], [4, 5], [6], [7, 8]]

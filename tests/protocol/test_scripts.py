@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 import redis
 
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.redis import write_hash
+from cluster_serving.connectors.slot.answer import Answer, write_answers
+from cluster_serving.connectors.slot.redis import write_hash
 from cluster_serving.protocol import scripts
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
@@ -88,7 +88,7 @@ def test_a_request_is_pending_or_answered(without, db, job, command, in_pieces):
     db.xreadgroup(GROUP, "slot", {job: ">"})
     entries = [Entry(entry_id, f"u{number}", b"x", b"arrow") for number, entry_id in enumerate(ids)]
     entries = [entry._replace(reply_with=b"pieces" if in_pieces else b"") for entry in entries]
-    answers = [Answer(entry, "", {"value": "1"}) for entry in entries]
+    answers = [Answer(entry, {"value": "1"}) for entry in entries]
     client = without(command)
     attempt(lambda: write_answers(client, job, 60, answers))
     key = JobKeys(job).pieces if in_pieces else JobKeys(job).native_result

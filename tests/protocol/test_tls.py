@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.client import InputQueue
 from cluster_serving.client.aio import AsyncInputQueue
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import connect
+from cluster_serving.connectors.slot.redis import connect
 from cluster_serving.protocol.errors import RedisUnavailable
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.redis_topologies import Server, servers

@@ -5,11 +5,11 @@ import time
 
 import redis
 
-from cluster_serving.connectors.answer import AnsweredBatch
-from cluster_serving.connectors.backlog import LIMIT_BYTES, Backlog
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.stages.base import AnswerStage
+from cluster_serving.connectors.slot.answer import AnsweredBatch
+from cluster_serving.connectors.slot.backlog import LIMIT_BYTES, Backlog
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages.payload_log.places import write
 from cluster_serving.connectors.stages.payload_log.table import Logged, table_of
 from cluster_serving.protocol.counts import Counts

@@ -3,12 +3,12 @@
 import pytest
 
 from cluster_serving.connectors import source
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.sink import RedisHashSink
-from cluster_serving.connectors.slot_keys import SlotKeys
-from cluster_serving.connectors.stages.base import AnswerStage, Stage
-from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.stage import AnswerStage, Stage
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.job.operators import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation
@@ -49,7 +49,7 @@ def test_a_stage_stamps_each_answer(db, job, options):
     (entry,) = reader.read(10, None)
     sink = RedisHashSink(options, [Stamp])
     sink.open(Context())
-    sink.flat_map(AnsweredBatch([Answer(entry, "", {"value": "1"})], 0, 0))
+    sink.flat_map(AnsweredBatch([Answer(entry, {"value": "1"})], 0, 0))
     sink.close()
     reader.close()
     (key,) = db.keys(f"*{job}*:a")

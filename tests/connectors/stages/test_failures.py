@@ -5,10 +5,10 @@ import logging
 import numpy as np
 import pytest
 
-from cluster_serving.connectors import failures
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot import failures
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.stages.failures import Failures
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.counts import Counts
@@ -37,7 +37,7 @@ def stage(db):
 def test_a_failed_request_has_a_line_without_what_it_holds(stage, caplog):
     trace = TraceContext(0xABC, 1)
     entries = Entry(b"1-0", "good", b""), Entry(b"2-0", "bad\n", b"", traceparent=str(trace).encode())
-    stage.answered(AnsweredBatch([Answer(entries[0], "", {}), Answer(entries[1], "", FAILED)], 0, 0), 0)
+    stage.answered(AnsweredBatch([Answer(entries[0], {}), Answer(entries[1], FAILED)], 0, 0), 0)
     assert caplog.messages == [
         f"request failed: INFERENCE_FAILED job=digits version=7 slot=2 request=bad%0A trace={0xABC:032x}"
     ]
@@ -46,8 +46,8 @@ def test_a_failed_request_has_a_line_without_what_it_holds(stage, caplog):
 def test_an_entry_with_a_failed_record_has_one_line(stage, caplog):
     good, longer = (encode_result(True, ["y"], [np.zeros(size, "f4")]) for size in (1, 2))
     answers = [
-        Answer(Entry(b"1-0", "many", b"", records=b"3"), "", columns.joined([good, FAILED, FAILED])),
-        Answer(Entry(b"1-0", "ragged", b"", records=b"2"), "", columns.joined([good, longer])),
+        Answer(Entry(b"1-0", "many", b"", records=b"3"), columns.joined([good, FAILED, FAILED])),
+        Answer(Entry(b"1-0", "ragged", b"", records=b"2"), columns.joined([good, longer])),
     ]
     stage.answered(AnsweredBatch(answers, 0, 0), 0)
     assert caplog.messages == ["request failed: INFERENCE_FAILED job=digits version=7 slot=2 request=many trace=-"]
@@ -55,7 +55,7 @@ def test_an_entry_with_a_failed_record_has_one_line(stage, caplog):
 
 def test_many_failures_are_counted_instead(stage, caplog):
     entry = Entry(b"1-0", "a", b"")
-    stage.answered(AnsweredBatch([Answer(entry, "", FAILED)] * 1000, 0, 0), 0)
+    stage.answered(AnsweredBatch([Answer(entry, FAILED)] * 1000, 0, 0), 0)
     assert len(caplog.messages) == 3
 
 

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.stages.base import AnswerStage
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages.payload_log import places, stage
 from cluster_serving.job.operators import ANSWERING
 from cluster_serving.protocol import columns, tensors
@@ -49,7 +49,7 @@ def entry(number, inputs, records=b""):
 
 
 def answer(entry, **outputs):
-    return Answer(entry, "", encode_result(True, [*outputs], [np.asarray(value) for value in outputs.values()]))
+    return Answer(entry, encode_result(True, [*outputs], [np.asarray(value) for value in outputs.values()]))
 
 
 def batch(*answers, wait_us=1000):
@@ -80,8 +80,8 @@ def test_each_record_of_a_request_has_a_row(make):
     xs, ys = np.arange(6, dtype="i8").reshape(3, 2), np.array([1.5, 2.5, 3.5])
     together = answer(entry(0, {"x": xs}, b"3"), y=ys)
     results = [encode_result(True, ["y"], [np.array(8.0)]), encode_error(InferenceFailed("no"))]
-    apart = Answer(entry(1, {"x": xs[:2]}, b"2"), "", columns.joined(results))
-    failed = Answer(entry(2, {"x": xs[:2]}, b"2"), "", encode_error(InferenceFailed("none")))
+    apart = Answer(entry(1, {"x": xs[:2]}, b"2"), columns.joined(results))
+    failed = Answer(entry(2, {"x": xs[:2]}, b"2"), encode_error(InferenceFailed("none")))
     rows = logged(make(), together, apart, failed)
     assert rows["record"].tolist() == [0, 1, 2, 0, 1, 0, 1]
     np.testing.assert_array_equal(np.stack(rows["input.x"]), xs[[0, 1, 2, 0, 1, 0, 1]])
@@ -100,7 +100,7 @@ def test_values_of_every_kind_are_logged(make):
         "complex": np.array(1j),
         "empty": np.zeros((0, 2), "f4"),
     }
-    ranked = Answer(entry(1, {"text": np.array("c", object)}), "", encode_ranked(True, ["y"], [[(3, 0.5)]]))
+    ranked = Answer(entry(1, {"text": np.array("c", object)}), encode_ranked(True, ["y"], [[(3, 0.5)]]))
     (first, second) = logged(make(), answer(entry(0, inputs), y=[True]), ranked).to_dict("records")
     # Of texts and lists, a column has texts.
     assert first["input.text"] == "['a', 'b']" and second["input.text"] == "c"
@@ -121,7 +121,7 @@ def test_records_of_different_lengths_share_a_column(make):
 def test_a_request_whose_inputs_cannot_be_read_is_logged_with_its_error(make):
     broken = entry(0, {"x": np.zeros(2)})._replace(data=b"no arrow")
     wrong = entry(1, {"x": np.zeros(2)}, b"3")
-    rows = logged(make(), *(Answer(each, "", encode_error(InferenceFailed("no"))) for each in (broken, wrong)))
+    rows = logged(make(), *(Answer(each, encode_error(InferenceFailed("no"))) for each in (broken, wrong)))
     assert rows["code"].tolist() == ["INFERENCE_FAILED"] * 4 and "input.x" not in rows
 
 

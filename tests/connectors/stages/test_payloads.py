@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InputQueue, InvalidInput, OutputQueue, RequestTooLarge
-from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reporting import publish_limits
+from cluster_serving.connectors.slot.answer import Answer, write_answers
+from cluster_serving.connectors.slot.reporting import publish_limits
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.connectors.stages.payloads import SWEEP_AGE, Payloads
-from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.payload_files import MIN_BYTES
 from tests.support.fixtures import slots
@@ -58,7 +58,7 @@ def test_a_request_is_read_with_its_file_which_is_removed_when_it_is_answered(
     np.testing.assert_array_equal(large.decode()[1]["x"], LARGE)
     np.testing.assert_array_equal(small.decode()[1]["x"], np.zeros(2))
     assert len(list(folder.iterdir())) == 1
-    write_answers(db, job, 60, [Answer(entry, "", {"value": "1"}) for entry in (large, small)])
+    write_answers(db, job, 60, [Answer(entry, {"value": "1"}) for entry in (large, small)])
     assert not list(folder.iterdir())
 
 
@@ -68,7 +68,7 @@ def test_a_file_stays_while_its_request_may_have_to_be_computed(db, job, folder,
     # A restored group delivers the request as if it had never been read.
     db.xgroup_destroy(job, GROUP)
     create_groups(db, job)
-    assert write_answers(db, job, 60, [Answer(loaded, "", {"value": "1"})]) == 0
+    assert write_answers(db, job, 60, [Answer(loaded, {"value": "1"})]) == 0
     assert len(list(folder.iterdir())) == 1
 
 
@@ -78,9 +78,9 @@ def test_a_file_is_removed_though_another_request_of_the_batch_is_already_answer
     requests.enqueue("a", x=LARGE)
     requests.enqueue("b", x=LARGE)
     loaded = [payloads.readmit(entry) for entry in read()]
-    write_answers(db, job, 60, [Answer(loaded[0], "", {"value": "1"})])
+    write_answers(db, job, 60, [Answer(loaded[0], {"value": "1"})])
     assert len(list(folder.iterdir())) == 1
-    assert write_answers(db, job, 60, [Answer(entry, "", {"value": "2"}) for entry in loaded]) == 1
+    assert write_answers(db, job, 60, [Answer(entry, {"value": "2"}) for entry in loaded]) == 1
     assert not list(folder.iterdir())
 
 
@@ -134,7 +134,7 @@ def test_a_request_that_was_queued_twice_keeps_its_result(db, job, requests, res
     ((_, fields),) = db.xrange(job)
     db.xadd(job, fields)
     first, second = read()
-    write_answers(db, job, 60, [Answer(payloads.readmit(first), "", {"value": "kept"})])
+    write_answers(db, job, 60, [Answer(payloads.readmit(first), {"value": "kept"})])
     assert payloads.readmit(second) is None
     assert db.hgetall(JobKeys(job).native_result("a")) == {b"value": b"kept"}
     assert db.xpending(job, GROUP)["pending"] == 0

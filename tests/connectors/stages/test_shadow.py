@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import redis
 
-from cluster_serving.connectors.answer import Answer, AnsweredBatch, write_answers
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch, write_answers
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.connectors.stages import shadow
 from cluster_serving.connectors.stages.shadow import Comparator, Mirror, Recorder
-from cluster_serving.connectors.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.comparison import Comparison
@@ -80,7 +80,7 @@ def test_a_shadow_gets_copies_of_its_share_and_their_answers_reach_nobody(db, jo
     options = of_shadow(job, payload_folder="/some").queue
     assert (options.job, options.payload_folder) == (queue, "")
     before = set(db.keys(f"*{job}*"))
-    answers = [Answer(copy, "", {"value": b"1", "serde": b"arrow"}) for copy in copies]
+    answers = [Answer(copy, {"value": b"1", "serde": b"arrow"}) for copy in copies]
     assert write_answers(db, options.job, options.result_ttl_s, answers) == len(chosen)
     assert set(db.keys(f"*{job}*")) - before == {f"{queue}:answered".encode()}
     assert not db.xlen(queue)
@@ -123,7 +123,7 @@ def original(*values):
 
 
 def batch(answers, latency_us):
-    return AnsweredBatch([Answer(entry, "", fields) for entry, fields in answers], 0, latency_us)
+    return AnsweredBatch([Answer(entry, fields) for entry, fields in answers], 0, latency_us)
 
 
 def test_the_answers_of_a_shadow_are_compared_with_those_of_the_same_requests(redis_server, db, job, queue, mirror):

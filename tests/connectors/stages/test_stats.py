@@ -5,13 +5,13 @@ import time
 import pytest
 import redis
 
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.stages import stats
 from cluster_serving.connectors.stages.stats import Counting, Stats
 from cluster_serving.protocol import metrics
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
 from cluster_serving.protocol.exposition import Reading, questions
@@ -26,12 +26,13 @@ from tests.support.fixtures.waiting import wait_until
 def writer(redis_server, db, job, monkeypatch):
     """Starts writers; each slot has one, which writes ten times a second."""
     monkeypatch.setattr(stats, "_INTERVAL", 0.1)
-    clients, writers = [], []
+    clients, writers, slots = [], [], []
 
     def start(slot=0, **options):
         clients.append(redis.Redis(port=redis_server.port))
         options = RedisOptions("", job, **options)
-        writers.append(Stats(clients[-1], options, RedisClock(clients[-1]), Counts.of(options.name, slot)))
+        slots.append(SharedSlot.of(options.name, slot))
+        writers.append(Stats(clients[-1], options, RedisClock(clients[-1]), slots[-1].counts))
         return writers[-1]
 
     yield start
@@ -42,7 +43,7 @@ def writer(redis_server, db, job, monkeypatch):
 
 
 def batch(size, failures=0, wait_ms=0, inference_ms=0):
-    answers = [Answer(Entry(b"1-0", "", b""), "", {"code": "x"} if n < failures else {}) for n in range(size)]
+    answers = [Answer(Entry(b"1-0", "", b""), {"code": "x"} if n < failures else {}) for n in range(size)]
     return AnsweredBatch(answers, 1000 * wait_ms, 1000 * inference_ms, 1000, 2000)
 
 
@@ -151,7 +152,7 @@ def test_a_shadow_has_figures_of_its_generation_only(writer, db, job):
 
 def test_gauges_are_those_of_slots_that_live(writer, db, job):
     slot = writer()
-    Counts.of(RedisOptions("", job).name, 0).gauges = {metrics.MODEL_MEMORY.name: lambda: 7}
+    SharedSlot.of(RedisOptions("", job).name, 0).counts.gauges = {metrics.MODEL_MEMORY.name: lambda: 7}
     wait_until(lambda: db.hexists(JobKeys(job).slot_stats, f"1/0/{ALIVE}"))
     assert reading(db, job).slots["1", "0"][metrics.MODEL_MEMORY.name] == 7
     slot.answered(batch(1), 0)

@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages import tensorboard
-from cluster_serving.connectors.stages.base import AnswerStage
 from cluster_serving.connectors.stages.tensorboard import THROUGHPUT, TOTAL
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.keys import JobKeys

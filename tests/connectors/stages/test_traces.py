@@ -2,11 +2,11 @@
 
 import pytest
 
-from cluster_serving.connectors.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages import traces
-from cluster_serving.connectors.stages.base import AnswerStage
 from cluster_serving.connectors.stages.traces import Traces
 from cluster_serving.protocol import tracing
 from cluster_serving.protocol.counts import Counts
@@ -41,9 +41,7 @@ def stage(tracer, db):
 
 def answer(number, parent=None, **fields):
     now = f"{number}-0".encode()
-    return Answer(
-        Entry(now, f"uri {number}", b"x" * 1000, traceparent=str(parent).encode() if parent else b""), "", fields
-    )
+    return Answer(Entry(now, f"uri {number}", b"x" * 1000, traceparent=str(parent).encode() if parent else b""), fields)
 
 
 def batch(*answers):
@@ -89,7 +87,7 @@ def test_a_failed_request_has_its_code_and_no_content(stage, tracer):
 
 def test_what_is_no_trace_is_ignored(stage, tracer):
     forged = Entry(b"1-0", "a", b"", traceparent=b"\xff" * 55)
-    stage.answered(batch(Answer(forged, "", {}), answer(2, TraceContext(1, 11, sampled=False))), 0)
+    stage.answered(batch(Answer(forged, {}), answer(2, TraceContext(1, 11, sampled=False))), 0)
     assert tracer.spans == []
 
 

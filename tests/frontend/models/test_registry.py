@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reporting import SlotReporter
+from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models import registry as registry_module
 from cluster_serving.frontend.models.dispatch import Dispatch

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reporting import SlotReporter
+from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.models import dispatch
 from cluster_serving.frontend.proto import inference, original

@@ -413,7 +413,7 @@ def test_pieces_that_cannot_be_written_leave_their_requests_to_the_next_attempt(
     predictor = load(write(tmp_path, GENERATES))
     predictor.send_pieces(Away())
     requests = [
-        Request(Entry(b"1-0", str(number), b"", NATIVE, reply_with=PIECES), "", {"x": np.array(1, "f4")})
+        Request(Entry(b"1-0", str(number), b"", NATIVE, reply_with=PIECES), {"x": np.array(1, "f4")})
         for number in range(4)
     ]
     with pytest.raises(ConnectionError):

@@ -6,8 +6,8 @@ import threading
 import httpx
 import pytest
 
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.answer import Answer, write_answers
+from cluster_serving.connectors.slot.stream import StreamReader, create_group
 from cluster_serving.frontend.api.requests import routes
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys
@@ -186,14 +186,14 @@ def test_an_expired_result_is_not_pending(serve, db, job):
     create_group(db, job)
     first, second = StreamReader(db, job, "test-0", claim_idle_ms=60_000).read(10, block_ms=5000)
     fields = encode_result(True, ["x"], list(first.decode()[1].values()))
-    write_answers(db, job, 60, [Answer(first, "", fields)])
+    write_answers(db, job, 60, [Answer(first, fields)])
     assert httpx.get(place).json()["answered"] == 1
     db.delete(JobKeys(job).native_result(first.uri))
     # The other one is being computed, so only the first tells.
     assert httpx.get(f"{place}?wait=60", timeout=30).status_code == 404
     with httpx.stream("GET", f"{place}/events", timeout=30) as response:
         assert response.status_code == 404
-    write_answers(db, job, 60, [Answer(second, "", fields)])
+    write_answers(db, job, 60, [Answer(second, fields)])
     assert httpx.get(place).json()["code"] == "REQUEST_NOT_FOUND"
 
 

@@ -204,8 +204,8 @@ def test_a_taken_port_is_said(front, serve):
 def test_stopping_waits_for_calls(serve, report, job, redis_server):
     import redis
 
-    from cluster_serving.connectors.answer import Answer, write_answers
-    from cluster_serving.connectors.stream import StreamReader, create_group
+    from cluster_serving.connectors.slot.answer import Answer, write_answers
+    from cluster_serving.connectors.slot.stream import StreamReader, create_group
     from cluster_serving.protocol.results import encode_result
 
     report(("x", "", (None, None)))
@@ -225,7 +225,7 @@ def test_stopping_waits_for_calls(serve, report, job, redis_server):
         stopping.start()
         entry = StreamReader(client, job, "test-0", claim_idle_ms=60_000).read(10, block_ms=5000)[0]
         fields = encode_result(True, ["x"], list(entry.decode()[1].values()))
-        write_answers(client, job, 60, [Answer(entry, "", fields)])
+        write_answers(client, job, 60, [Answer(entry, fields)])
         assert list(future.result().outputs[0].contents.fp32_contents) == [1, 2]
         stopping.join(60)
 

@@ -32,7 +32,7 @@ def served(name, root):
 
 
 def answers(served, records):
-    requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), "", record) for i, record in enumerate(records)]
+    requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), record) for i, record in enumerate(records)]
     return [decode_outputs(to_fields(answer.fields)) for answer in served.start(requests, alone=False).answers()]
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import redis
 
-from cluster_serving.connectors.answer import AnsweredBatch
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import RedisClock
-from cluster_serving.connectors.slot import Slot
+from cluster_serving.connectors.slot.answer import AnsweredBatch
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 

@@ -4,7 +4,7 @@ import time
 
 import redis
 
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot.redis import RedisClock
 
 
 def redis_ms(db):

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cluster_serving.connectors import failures
-from cluster_serving.connectors.answer import Answer, write_answers
-from cluster_serving.connectors.flow_control import SlotFlowControl
-from cluster_serving.connectors.generation import GenerationView
-from cluster_serving.connectors.metrics import Metrics
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.stream import StreamReader
+from cluster_serving.connectors.slot import failures
+from cluster_serving.connectors.slot.answer import Answer, write_answers
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.generation import GenerationView
+from cluster_serving.connectors.slot.metrics import Metrics
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
@@ -75,7 +75,7 @@ class Slot:
     def refuse(self, refused: Sequence[tuple[Entry, ServingError]]) -> None:
         """Answer requests with errors; their files are removed."""
         if refused:
-            answers = [Answer(self._with_file(entry), "", encode_error(error)) for entry, error in refused]
+            answers = [Answer(self._with_file(entry), encode_error(error)) for entry, error in refused]
             write_answers(self.client, self.options.job, self.options.result_ttl_s, answers, self.options.version)
             for entry, error in refused:
                 self.counts.add(FAILED, entry.record_count, error.code)

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from cluster_serving.connectors.deadlines import Deadlines
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot.deadlines import Deadlines
+from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.protocol.entry import Entry
 
 

@@ -5,9 +5,10 @@ import re
 import pytest
 import redis
 
-from cluster_serving.connectors import permissions, ticks
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.reporting import SlotReporter
+from cluster_serving.connectors.slot import permissions
+from cluster_serving.connectors.slot.reporting import SlotReporter
+from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, read_reports
@@ -70,9 +71,10 @@ def test_a_renamed_command_is_such_a_refusal(db):
 
 
 def test_a_slot_that_may_not_read_any_more_is_reported_until_it_may(db, job, monkeypatch):
-    monkeypatch.setattr("cluster_serving.connectors.reporting.HEARTBEAT_S", 0.05)
+    monkeypatch.setattr("cluster_serving.connectors.slot.reporting.HEARTBEAT_S", 0.05)
     options = RedisOptions("", job)
-    reporter, shared = SlotReporter(db, options, "first", 0), ticks.Ticks.of(options.name, 0)
+    reporter = SlotReporter(db, options, "first", 0)
+    shared = SharedSlot.of(options.name, 0).ticks
     reporter.loading()
 
     def report():

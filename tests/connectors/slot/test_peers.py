@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from cluster_serving.connectors.peers import HEARTBEAT_S, Peers, SilenceLimit
-from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers, SilenceLimit
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
 LONG_MS = 60_000

@@ -26,7 +26,7 @@ class SlotKeys:
 
 
 def slot_key(raw: bytes) -> int:
-    """Return the Flink key of a serialized entry batch (`connectors.entry_batch`), which begins with it.
+    """Return the Flink key of a serialized entry batch (`connectors.flink.entry_batch`), which begins with it.
 
     The program that submits a job needs it, and imports no entries: they bring NumPy and PyArrow.
     """

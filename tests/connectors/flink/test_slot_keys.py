@@ -2,7 +2,7 @@
 
 import random
 
-from cluster_serving.connectors.slot_keys import SlotKeys
+from cluster_serving.connectors.flink.slot_keys import SlotKeys
 
 GROUPS = 64
 

@@ -5,9 +5,11 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from cluster_serving.connectors import flow_control
-from cluster_serving.connectors.flow_control import SlotFlowControl, find_flow_control
+from cluster_serving.connectors.slot import flow_control
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl, Surplus
+from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.metrics import RECONNECTS
 from tests.support.fixtures.waiting import wait_until
 
 
@@ -71,11 +73,30 @@ def test_the_arrival_of_the_last_announced_request_says_that_no_more_come():
 
 
 def test_a_flow_control_is_found_for_as_long_as_its_source_lives():
-    flow = SlotFlowControl(limit=1)
-    assert find_flow_control(flow.id) is flow
+    shared, flow = SharedSlot.of("job-1", 0), SlotFlowControl(limit=1)
+    shared.open(flow)
+    assert SharedSlot.of("job-1", 0).flow(flow.id) is flow
     flow_id = flow.id
     del flow
-    assert find_flow_control(flow_id) is None
+    assert shared.flow(flow_id) is None
+
+
+def test_functions_of_an_attempt_that_was_replaced_do_not_find_the_flow_control_of_the_next():
+    shared, (first, second) = SharedSlot.of("job-1", 0), (SlotFlowControl(limit=1) for _ in range(2))
+    shared.open(first)
+    shared.open(second)
+    assert shared.flow(first.id) is None
+    assert shared.flow(second.id) is second
+
+
+def test_what_a_slot_shares_is_its_own_and_lives_for_as_long_as_one_of_its_functions():
+    slot, beside, other = SharedSlot.of("job-1", 0), SharedSlot.of("job-1", 1), SharedSlot.of("job-2", 0)
+    slot.counts.add(RECONNECTS)
+    assert SharedSlot.of("job-1", 0) is slot
+    assert slot.surplus is beside.surplus is not other.surplus
+    assert slot.ticks is not beside.ticks and slot.counts is not beside.counts
+    del slot
+    assert SharedSlot.of("job-1", 0).counts.take() == {}
 
 
 def test_the_source_can_wait_until_everything_is_answered():
@@ -162,7 +183,8 @@ def test_each_hand_over_is_taken_once_by_a_window_that_waits_now_and_then():
 def test_a_slot_that_is_stalled_leaves_what_it_has_not_begun_to_the_others_of_its_job(monkeypatch):
     monkeypatch.setattr(flow_control, "_STALLED", 0.0)
     first, second = Entry(b"1-0", "a", b""), Entry(b"2-0", "b", b"")
-    stalled, other, foreign = (SlotFlowControl(4, generation=name) for name in ("one", "one", "another"))
+    own = Surplus()
+    stalled, other, foreign = (SlotFlowControl(4, surplus=surplus) for surplus in (own, own, None))
     assert not stalled.take_back()
     for entry in (first, second):
         stalled.announce(1)

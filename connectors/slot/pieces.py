@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import redis
 
-from cluster_serving.connectors.answer import Answer, write_answers
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import Backoff
+from cluster_serving.connectors.slot.answer import Answer, write_answers
+from cluster_serving.connectors.slot.redis import Backoff
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
 from cluster_serving.protocol.results import VERSION

@@ -7,11 +7,11 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from cluster_serving.connectors import failures
-from cluster_serving.connectors.answer import dead_letter
-from cluster_serving.connectors.attempts import Attempts
-from cluster_serving.connectors.slot import Slot
-from cluster_serving.connectors.stages.base import Stage
+from cluster_serving.connectors.slot import failures
+from cluster_serving.connectors.slot.answer import dead_letter
+from cluster_serving.connectors.slot.attempts import Attempts
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.stage import Stage
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
 from cluster_serving.protocol.entry import Entry

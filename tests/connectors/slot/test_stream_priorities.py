@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from cluster_serving.connectors.answer import Answer, dead_letter, write_answers
-from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.answer import Answer, dead_letter, write_answers
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 
@@ -36,7 +36,7 @@ def drain(db, job, reader, count):
     reads = []
     while entries := reader.read(count, None):
         reads.append([entry.priority for entry in entries])
-        write_answers(db, job, 60, [Answer(entry, "", {"value": "x"}) for entry in entries])
+        write_answers(db, job, 60, [Answer(entry, {"value": "x"}) for entry in entries])
     return reads
 
 
@@ -122,7 +122,7 @@ def test_pending_entries_of_all_priorities_are_recovered_one_by_one(db, job, rea
         entry, deliveries = recovered
         assert again.recover(0) is None, "one at a time"
         recovered_uris.append((entry.uri, deliveries))
-        write_answers(db, job, 60, [Answer(entry, "", {"value": "x"})])
+        write_answers(db, job, 60, [Answer(entry, {"value": "x"})])
     assert recovered_uris == [(f"{priority}-{number}", 2) for priority in PRIORITIES for number in range(2)]
     assert not again.recovering
 
@@ -163,7 +163,7 @@ def test_answers_and_dead_letters_leave_the_right_stream(db, job, reader, full):
     if full:
         db.config_set("maxmemory", 1)
     try:
-        write_answers(db, job, 60, [Answer(entry, "", {"value": "x"}) for entry in entries[::2]])
+        write_answers(db, job, 60, [Answer(entry, {"value": "x"}) for entry in entries[::2]])
         for entry in entries[1::2]:
             dead_letter(db, job, 60, entry, PoisonRequest("reason"))
     finally:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ResponseError
 
-from cluster_serving.connectors.peers import HEARTBEAT_S, Peers
+from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput

@@ -1,12 +1,12 @@
 """Flow control between the source and the sink of one task slot.
 
 Subtask i of the source feeds subtask i of the batching window, in the same slot. Source and window normally live in one
-Python process (in either execution mode) and share a `SlotFlowControl`. Requests pass through it as Python objects. The
-source learns how many requests are unanswered, so that it leaves the rest in Redis for other slots. The window learns
-whether more requests are on their way.
+Python process (in either execution mode) and share a `SlotFlowControl` (`slot.shared`). Requests pass through it as
+Python objects. The source learns how many requests are unanswered, so that it leaves the rest in Redis for other slots.
+The window learns whether more requests are on their way.
 
-If Flink runs the two operators in different processes, `find_flow_control` returns None. Requests then pass through
-Flink as bytes, and Flink's own backpressure applies.
+If Flink runs the two operators in different processes, the window finds none. Requests then pass through Flink as
+bytes, and Flink's own backpressure applies.
 
 In process mode a window opens, and behind it the model, only when the first record arrives. Before that the source
 reads nothing. A request that lies in Flink meanwhile could not be taken back, and a crash in the load of the model
@@ -19,10 +19,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from weakref import WeakMethod, WeakValueDictionary
+from weakref import WeakMethod
 
-from cluster_serving.connectors.deadlines import Deadlines
-from cluster_serving.connectors.failing_clients import FailingClients
+from cluster_serving.connectors.slot.deadlines import Deadlines
+from cluster_serving.connectors.slot.failing_clients import FailingClients
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
 
@@ -57,8 +57,6 @@ class Surplus:
 class SlotFlowControl:
     """Count of the requests between source and sink; safe for one source thread and one sink thread.
 
-    The process can find it by its id for as long as the source refers to it.
-
     A request of a fast model is answered sooner than the thread of the source wakes up. So a window that waits for
     requests reads them by itself, in its own thread, and the source waits. One of both reads at a time: the window
     from a `hand_over` that it has waited for until `give_back`, or until a batch takes long.
@@ -66,12 +64,12 @@ class SlotFlowControl:
     Args:
         limit: Most unanswered requests that the source may hand over.
         pause: Seconds that the source waits between two reads while requests are being computed.
-        generation: `RedisOptions.name`; the slots of a generation in this process share one `Surplus`.
+        surplus: Requests of stalled slots, which the slots of a generation in this process share; None for none.
         read: Bound method that reads for the window, to which there is only a weak reference; None for none.
         deadlines: Deadlines of the requests; None for none.
 
     Attributes:
-        id: Random id, by which `find_flow_control` finds it.
+        id: Random id of this attempt at the slot.
         deadlines: As given.
         limit: As given.
         attached: True once the window has shown that it shares this process.
@@ -86,15 +84,14 @@ class SlotFlowControl:
         self,
         limit: int,
         pause: float = 0.005,
-        generation: str = "",
+        surplus: Surplus | None = None,
         read: Read | None = None,
         deadlines: Deadlines | None = None,
     ) -> None:
         self.id = uuid.uuid4().hex
         self.deadlines = deadlines
         self._read = WeakMethod(read) if read else None
-        with _opening:
-            self.surplus = _surpluses.setdefault(generation, Surplus())
+        self.surplus = surplus or Surplus()
         self.limit = limit
         self._pause = pause
         self._next_hand_over = 0.0
@@ -114,7 +111,6 @@ class SlotFlowControl:
         self.searches = False
         self.seconds_per_request = 0.0
         self.failing = FailingClients()
-        _flow_controls[self.id] = self
 
     @property
     def unanswered(self) -> int:
@@ -280,13 +276,3 @@ class SlotFlowControl:
             self._began = now
             self._answered += count
             self._changed.notify()
-
-
-_flow_controls: WeakValueDictionary[str, SlotFlowControl] = WeakValueDictionary()
-_surpluses: WeakValueDictionary[str, Surplus] = WeakValueDictionary()
-_opening = threading.Lock()
-
-
-def find_flow_control(flow_id: str) -> SlotFlowControl | None:
-    """Return the flow control of that id; None if its source runs in another process or is gone."""
-    return _flow_controls.get(flow_id)

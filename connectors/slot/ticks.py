@@ -6,15 +6,13 @@ run any more.
 
 from __future__ import annotations
 
-import threading
 import time
-from weakref import WeakValueDictionary
 
 STALE_S = 10.0
 
 
 class Ticks:
-    """The ticks of one slot. Source and report share it, since Flink runs both in one process.
+    """The ticks of one slot, which source and report share (`connectors.slot.shared`).
 
     Attributes:
         problem: Reason why the source cannot read any requests; empty for none.
@@ -26,12 +24,6 @@ class Ticks:
         self.problem = ""
         self.generations: dict[bytes, bytes] = {}
 
-    @classmethod
-    def of(cls, generation: str, subtask: int) -> Ticks:
-        """Return the ticks of a slot in this process; `RedisOptions.name` names its generation."""
-        with _opening:
-            return _ticks.setdefault((generation, subtask), cls())
-
     def note(self) -> None:
         """Note a tick."""
         self._last = time.monotonic()
@@ -40,7 +32,3 @@ class Ticks:
     def stale(self) -> bool:
         """True if the ticks have ended; False before the first one, and if Flink runs the source elsewhere."""
         return self._last is not None and time.monotonic() - self._last > STALE_S
-
-
-_opening = threading.Lock()
-_ticks: WeakValueDictionary[tuple[str, int], Ticks] = WeakValueDictionary()

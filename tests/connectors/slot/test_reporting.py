@@ -7,11 +7,12 @@ from contextlib import contextmanager
 import pytest
 import redis
 
-from cluster_serving.connectors import reporting, ticks
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.redis import write_hash
-from cluster_serving.connectors.reporting import SlotReporter, publish_limits
-from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.connectors.slot import reporting, ticks
+from cluster_serving.connectors.slot.redis import write_hash
+from cluster_serving.connectors.slot.reporting import SlotReporter, publish_limits
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.connectors.slot.stream import StreamReader, create_group
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.generations import CANARY, DIVIDED, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
@@ -172,7 +173,8 @@ def test_a_heartbeat_of_another_attempt_does_not_count(db, job, slot):
 
 def test_a_thread_whose_slot_flink_does_not_run_any_more_reports_nothing(db, job, slot, monkeypatch):
     monkeypatch.setattr(ticks, "STALE_S", 0.2)
-    source = ticks.Ticks.of(RedisOptions("", job).name, 0)
+    shared = SharedSlot.of(RedisOptions("", job).name, 0)
+    source = shared.ticks
     source.note()
     reporter = slot()
     reporter.ready(SlotReport("", "", engine="test"))
@@ -244,7 +246,8 @@ def test_a_redis_that_loses_its_data_again_and_again_keeps_the_reports_of_two_ge
 
 def test_generations_that_the_source_has_read_last_are_written_again(db, job, monkeypatch):
     monkeypatch.setattr(reporting, "HEARTBEAT_S", 0.05)
-    source = ticks.Ticks.of(RedisOptions("", job).name, 0)
+    shared = SharedSlot.of(RedisOptions("", job).name, 0)
+    source = shared.ticks
     reporter = SlotReporter(db, RedisOptions("", job), "start-1", 0)
     try:
         reporter.loading()

@@ -4,8 +4,8 @@ import pytest
 import redis
 
 from cluster_serving.client.subscription import replies_in
-from cluster_serving.connectors.answer import MAX_PUBLISHED_BYTES, Answer, dead_letter, write_answers
-from cluster_serving.connectors.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.answer import MAX_PUBLISHED_BYTES, Answer, dead_letter, write_answers
+from cluster_serving.connectors.slot.stream import StreamReader, create_group
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, JobKeys
@@ -22,7 +22,7 @@ def test_result_expiry_ack_delete_and_wake_up_happen_together(db, job):
     with db.pubsub() as listener:
         listener.subscribe(JobKeys(job).result("a"), "my-channel")
         assert [listener.get_message(timeout=5)["type"] for _ in range(2)] == ["subscribe"] * 2
-        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries], "7")
+        write_answers(db, job, 60, [Answer(entry, {"value": entry.uri}) for entry in entries], "7")
         received = [listener.get_message(timeout=5) for _ in range(2)]
     messages = {(message["channel"].decode(), message["data"].decode()) for message in received}
     assert messages == {(JobKeys(job).result("a"), "a"), ("my-channel", "b")}
@@ -38,10 +38,10 @@ def test_an_answered_request_is_not_answered_again(db, job):
     for uri in "ab":
         db.xadd(job, {"uri": uri, "data": b"x"})
     entries = StreamReader(db, job, "c", 60_000).read(2, None)
-    assert write_answers(db, job, 60, [Answer(entries[0], "", {"value": "first"})]) == 1
+    assert write_answers(db, job, 60, [Answer(entries[0], {"value": "first"})]) == 1
     # A slot that was silent answers late: the client has taken the result meanwhile.
     db.delete(JobKeys(job).result("a"))
-    assert write_answers(db, job, 60, [Answer(entry, "", {"value": "second"}) for entry in entries]) == 1
+    assert write_answers(db, job, 60, [Answer(entry, {"value": "second"}) for entry in entries]) == 1
     assert not db.exists(JobKeys(job).result("a"))
     assert db.hgetall(JobKeys(job).result("b")) == {b"value": b"second"}
 
@@ -54,7 +54,7 @@ def test_a_channel_hears_of_a_batch_at_once(db, job):
     with db.pubsub() as listener:
         listener.subscribe("one-channel")
         listener.get_message(timeout=5)
-        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri}) for entry in entries])
+        write_answers(db, job, 60, [Answer(entry, {"value": entry.uri}) for entry in entries])
         assert listener.get_message(timeout=5)["data"] == b"a\nb\nc"
         assert listener.get_message(timeout=0.1) is None
 
@@ -68,7 +68,7 @@ def test_results_are_published_to_clients_that_ask_for_them_unless_they_are_larg
     with db.pubsub() as listener:
         listener.subscribe("one-channel")
         listener.get_message(timeout=5)
-        answers = [Answer(entry, "", {"value": values.get(entry.uri, b"\r\n*1\0"), "code": "X"}) for entry in entries]
+        answers = [Answer(entry, {"value": values.get(entry.uri, b"\r\n*1\0"), "code": "X"}) for entry in entries]
         write_answers(db, job, 60, answers)
         lines, arrays = (listener.get_message(timeout=5)["data"] for _ in range(2))
     assert replies_in(lines) == {b"d": {}}
@@ -90,7 +90,7 @@ def test_a_full_redis_is_emptied_by_answering(db, job):
     db.config_set("maxmemory", 1)
     try:
         create_group(db, job)
-        write_answers(db, job, 60, [Answer(entry, "", {"value": entry.uri, "code": "X"}) for entry in entries])
+        write_answers(db, job, 60, [Answer(entry, {"value": entry.uri, "code": "X"}) for entry in entries])
     finally:
         db.config_set("maxmemory", 0)
     assert db.xlen(job) == 0
@@ -108,7 +108,7 @@ def test_a_batch_of_thousands(db, job):
             pipeline.xadd(job, {"uri": str(min(number, 2498)), "data": b"x"})
         pipeline.execute()
     entries = StreamReader(db, job, "c", 60_000).read(3000, None)
-    answers = [Answer(entry, "", {"value": entry.id, f"only{index}": ""}) for index, entry in enumerate(entries)]
+    answers = [Answer(entry, {"value": entry.id, f"only{index}": ""}) for index, entry in enumerate(entries)]
     assert write_answers(db, job, 60, answers) == 2500
     assert db.xlen(job) == 0
     assert db.xpending(job, GROUP)["pending"] == 0
@@ -127,7 +127,7 @@ def entry(db, job):
 
 def test_each_record_that_is_given_up_has_a_dead_letter(db, job, entry):
     letters = [DeadLetter.of(entry._replace(uri=f"a#{index}"), PoisonRequest(f"no {index}")) for index in (1, 3)]
-    answers = [Answer(entry, "", encode_error(PoisonRequest("no")), letters)]
+    answers = [Answer(entry, encode_error(PoisonRequest("no")), letters)]
     assert write_answers(db, job, 60, answers) == 1
     found = [(letter[b"uri"], letter[b"error"]) for _, letter in db.xrange(JobKeys(job).dead_letters)]
     assert found == [(b"a#1", b"no 1"), (b"a#3", b"no 3")]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from cluster_serving.connectors.redis import RedisClock
+from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster_serving.connectors.failing_clients import FailingClients
+from cluster_serving.connectors.slot.failing_clients import FailingClients
 
 
 class Clock:

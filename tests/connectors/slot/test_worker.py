@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from cluster_serving.connectors.worker import STOPPED, read_end
+from cluster_serving.connectors.slot.worker import STOPPED, read_end
 from cluster_serving.protocol.process_table import start_time
 from tests.support.fixtures.supervised import children
 from tests.support.fixtures.waiting import wait_until
@@ -21,7 +21,7 @@ subprocess.run(['sh', '-c', '"$0" -c "$1" | cat', sys.executable, sys.argv[1]])
 sys.stdin.read()
 """
 WORKER = """
-from cluster_serving.connectors.worker import record_end
+from cluster_serving.connectors.slot.worker import record_end
 import atexit, ctypes, os, signal, threading, time
 
 def crash():

@@ -15,9 +15,9 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.permissions import refusal
-from cluster_serving.connectors.redis import Backoff, write_hash
-from cluster_serving.connectors.ticks import Ticks
+from cluster_serving.connectors.slot.permissions import refusal
+from cluster_serving.connectors.slot.redis import Backoff, write_hash
+from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.events import record
 from cluster_serving.protocol.generations import LAST, SERVING, Generation
@@ -70,8 +70,8 @@ class SlotReporter:
 
     A slot whose source cannot read (`Ticks.problem`) is reported as failed, until it can.
 
-    A thread gives the heartbeat of this attempt, unless Flink does not run the slot any more (`connectors.ticks`). It
-    also looks for what the job has written once. If Redis has lost it (FLUSHALL, or a restart without persistence), the
+    A thread gives the heartbeat of this attempt, unless Flink does not run the slot any more (`slot.ticks`). It also
+    looks for what the job has written once. If Redis has lost it (FLUSHALL, or a restart without persistence), the
     thread writes it again: generations, report, name of the job, limits and model secret.
 
     The latest attempt to load the model has the slot. Any other one writes nothing more, and its thread ends; it also
@@ -93,7 +93,8 @@ class SlotReporter:
         self._job = options.job
         self._keys = JobKeys(options.job)
         self._subtask = subtask
-        self._ticks = Ticks.of(options.name, subtask)
+        self._shared = SharedSlot.of(options.name, subtask)
+        self._ticks = self._shared.ticks
         self._backoff = Backoff(f"slot {subtask} of job {self._job}")
         self.secret = ("", "")
         self.sharing: Sharing | None = None

@@ -2,7 +2,7 @@
 
 import redis
 
-from cluster_serving.connectors.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.stream import StreamReader, create_groups
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation, is_in_trial
 from cluster_serving.protocol.keys import GROUP, JobKeys

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
@@ -27,7 +28,6 @@ class Answer(NamedTuple):
 
     Attributes:
         entry: The request.
-        flow_id: Id of the `SlotFlowControl` that the request came through; empty for none.
         fields: Fields of the result hash.
         letters: Dead letters of the request, or of those of its records that are given up.
         part: Index of the record, or of the first one, of an entry that has several; -1 for the whole entry.
@@ -36,7 +36,6 @@ class Answer(NamedTuple):
     """
 
     entry: Entry
-    flow_id: str
     fields: Mapping[str, str | bytes]
     letters: Sequence[DeadLetter] = ()
     part: int = -1
@@ -63,6 +62,7 @@ class AnsweredBatch(NamedTuple):
         inference_us: Microseconds that the computation took.
         preprocess_us: Those of them for preparing the inputs.
         postprocess_us: Those of them for filters and for encoding the answers.
+        flow: Flow control that its requests came through; None if their source runs in another process.
     """
 
     answers: Sequence[Answer]
@@ -70,6 +70,7 @@ class AnsweredBatch(NamedTuple):
     inference_us: int
     preprocess_us: int = 0
     postprocess_us: int = 0
+    flow: SlotFlowControl | None = None
 
     @property
     def failing(self) -> list[Answer]:
@@ -98,7 +99,7 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
     arguments: list[Argument] = [GROUP, ttl_s, MAX_DEAD_LETTERS]
     versions: list[Argument] = [VERSION, version.encode()] if version else []
     end: list[Argument] = [END, ""]
-    for entry, _, fields, letters, *_ in answers:
+    for entry, fields, letters, *_ in answers:
         if image_stream.sent(job, entry):
             fields = image_stream.result_fields(fields)
         uri = to_bytes(entry.uri)
@@ -133,7 +134,7 @@ def dead_letter(
         redis.RedisError: If Redis cannot be used; the request may then still be pending.
     """
     letter = DeadLetter.of(entry, error, traceback)
-    write_answers(client, job, ttl_s, [Answer(entry, "", encode_error(error), [letter])], version)
+    write_answers(client, job, ttl_s, [Answer(entry, encode_error(error), [letter])], version)
 
 
 def _is_queued(client: Commands, job: str, entry: Entry) -> bool:
