@@ -55,8 +55,6 @@ from cluster_serving.protocol.metrics import (
     SHARING_ENDED,
 )
 
-NAME = "Inference"
-
 log = logging.getLogger(__name__)
 
 # An `InvalidInput` with a search is that of a handler that names the record.

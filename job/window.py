@@ -12,8 +12,6 @@ from cluster_serving.job.gathering import Gathering
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import GatheredBatch
 
-NAME = "Batching window"
-
 
 class BatchingWindow(KeyedProcessFunction):
     """Gatherer of the requests of a slot, which are emitted in batches of one signature (`job.gathering.Gathering`).

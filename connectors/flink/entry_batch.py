@@ -7,7 +7,7 @@ would cost more than all other work of the source for a small request.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cluster_serving.protocol.entry import Entry
@@ -81,15 +81,3 @@ class EntryBatch(NamedTuple):
                 )
             )
         return cls(slot_key, more, flow_id, entries)
-
-
-def by_size(entries: Sequence[Entry], limit: int) -> Iterator[Sequence[Entry]]:
-    """Cut entries into runs of at most `limit` payload bytes, or of one entry, so that none fills Flink's memory."""
-    start = size = 0
-    for position, entry in enumerate(entries):
-        if position > start and size + len(entry.data) > limit:
-            yield entries[start:position]
-            start, size = position, 0
-        size += len(entry.data)
-    if entries:
-        yield entries[start:]

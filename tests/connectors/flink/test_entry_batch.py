@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.connectors.flink.entry_batch import EntryBatch, by_size
+from cluster_serving.connectors.flink.entry_batch import EntryBatch
 from cluster_serving.connectors.flink.slot_keys import slot_key
+from cluster_serving.connectors.slot.reading import by_size
 from cluster_serving.protocol.entry import Entry
 
 entries = st.builds(

@@ -66,7 +66,7 @@ def test_a_stage_sees_new_requests_and_those_that_a_crash_has_interrupted(db, jo
     found = {}
 
     def reads(uri):
-        found.update((entry.uri, entry.data) for entry in slot._read(None))
+        found.update((entry.uri, entry.data) for entry in slot._reading._read(None))
         return uri in found
 
     try:
