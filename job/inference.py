@@ -1,223 +1,17 @@
 """Inference: the Flink function around a model, with one copy of the model per task slot."""
 
-import logging
-import os
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from typing import NamedTuple, NoReturn
+from collections.abc import Iterator
 
-import redis
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
 from cluster_serving.connectors.flink.runtime import SelfClosing, is_first_attempt, subtask_index
-from cluster_serving.connectors.slot import permissions
-from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch, write_answers
-from cluster_serving.connectors.slot.attempts import Attempts, noted
-from cluster_serving.connectors.slot.deadlines import Deadlines
-from cluster_serving.connectors.slot.flow_control import SlotFlowControl
-from cluster_serving.connectors.slot.metrics import Metrics
-from cluster_serving.connectors.slot.pieces import PieceWriter
-from cluster_serving.connectors.slot.redis import RedisClock, connect
-from cluster_serving.connectors.slot.reporting import SlotReporter
+from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.worker import record_end
-from cluster_serving.job.computation import Computation, Steps
-from cluster_serving.job.models.batched.watch import Watch
-from cluster_serving.job.models.content import Content
+from cluster_serving.job.computing import Computing
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.overlap import Overlap
-from cluster_serving.job.parts import Parts
-from cluster_serving.job.predictor import Predictor
-from cluster_serving.job.request import GatheredBatch, Request, with_errors
-from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
-from cluster_serving.job.sharing import Sharing
-from cluster_serving.job.suspects import Suspects
-from cluster_serving.protocol import machine, memory
-from cluster_serving.protocol.counts import Counts
-from cluster_serving.protocol.errors import (
-    DeadlineExceeded,
-    InferenceFailed,
-    InferenceTimeout,
-    InvalidInput,
-    ModelError,
-    QueueFull,
-    ServingError,
-)
-from cluster_serving.protocol.metrics import (
-    CPU_STOLEN,
-    CPU_TIME,
-    CPU_WAIT,
-    DISK_FREE,
-    LOAD_TIME,
-    MODEL_MEMORY,
-    PROCESS_MEMORY,
-    SHARING_ENDED,
-)
-
-log = logging.getLogger(__name__)
-
-# An `InvalidInput` with a search is that of a handler that names the record.
-_CULPRITS = {error.code for error in (InferenceFailed, InferenceTimeout, InvalidInput)}
-
-
-class _Running(NamedTuple):
-    computation: Computation[Answer]
-    started: float
-    wait_us: int
-
-    def wait(self, seconds: float) -> bool:
-        return self.computation.wait(seconds)
-
-
-class _Batches:
-    """Processing of the batches of a slot.
-
-    It has no reference to the Flink function, which PyFlink drops to close it (see `SelfClosing`).
-    """
-
-    def __init__(
-        self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: Metrics, end: str
-    ) -> None:
-        self._options = options
-        self._predictor = predictor
-        self._attempts = Attempts(client, options.redis.queue.job, end)
-        self._clock = RedisClock(client)
-        self._deadlines = Deadlines(self._clock, options.request_deadline_ms)
-        self._failures = metrics.counter("failures")
-        self._expired = metrics.counter("expired")
-        self._batch_size = metrics.distribution("batchSize")
-        self._inference_ms = metrics.distribution("inferenceTimeMs")
-        self._queue_wait_ms = metrics.distribution("queueWaitMs")
-        self._suspects = Suspects()
-        self._parts = Parts()
-        self.flow: SlotFlowControl | None = None
-        """Flow control of the requests that are computed."""
-        self.computed_s = 0.0
-        """Seconds for which batches were computed."""
-
-    def begin(self, value: Sequence[Request], alone: bool) -> _Running:
-        """Start to compute a batch; see `Predictor.start`."""
-        started = time.monotonic()
-        wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
-        # The window has just checked the requests that came through its flow control.
-        requests = self._checked(value, is_checked=self.flow is not None)
-        if value[0].entry.one_by_one:
-            self._attempts.note([value[0].entry], goes_on=True, record=value[0].part)
-        with noted(self._options.redis.queue, (request.entry for request in requests)):
-            return _Running(self._predictor.start(requests, alone), started, wait_us)
-
-    def _checked(self, requests: Sequence[Request], is_checked: bool = False) -> Sequence[Request]:
-        """Give the requests that have expired their error, unless they have it."""
-        if not is_checked:
-            requests = with_errors(
-                requests, self._deadlines.expired(request.entry for request in requests if request.error is None)
-            )
-        if expired := sum(isinstance(request.error, DeadlineExceeded) for request in requests):
-            self._expired.inc(expired)
-        return requests
-
-    def end(self, running: _Running, flow: SlotFlowControl | None) -> Iterator[AnsweredBatch]:
-        """Wait for the answers of a batch; if it has failed, its suspects are left to `search`."""
-        computation = running.computation
-        with noted(self._options.redis.queue, (request.entry for request in computation.requests)):
-            answers = computation.ready()
-        seconds = time.monotonic() - running.started
-        size = sum(request.size for request in computation.requests)
-        self._suspects.add(computation, len(computation.requests) - len(answers), seconds)
-        if computation.search is not None and flow is not None:
-            self._blame(flow, answers)
-        self._batch_size.update(size)
-        self._inference_ms.update(round(1000 * seconds))
-        self._queue_wait_ms.update(round(running.wait_us / 1000))
-        parts = computation.preprocess_s, computation.postprocess_s
-        yield from self._answered(answers, running.wait_us, seconds, *parts)
-
-    def put_off(self, value: Sequence[Request], flow: SlotFlowControl) -> Iterator[AnsweredBatch]:
-        """Leave a batch of a client whose requests make batches fail to `search`.
-
-        If other clients would wait for so many of them, the rest is refused.
-        """
-        value = [single for request in value for single in request.each()]
-        room = self._suspects.room(flow) if flow.failing.beside_others else len(value)
-        kept, refused = value[:room], value[room:]
-        alone = flow.failing.mostly_fails(value[0].entry.client)
-        for part in [[request] for request in kept] if alone else [kept]:
-            if part:
-                self._suspects.put_off(part, self._steps(part))
-        error = QueueFull(
-            "many requests of this client make the model fail, so they are computed slowly, and as many are waiting as "
-            "the job takes; send fewer, or mend those that fail"
-        )
-        yield from self._answered([request.fail(error) for request in refused], 0, 0.0)
-
-    def _steps(self, value: Sequence[Request]) -> Steps[Answer]:
-        computation = self._predictor.start(self._checked(value), False)
-        computation.ready()
-        yield computation.known
-        if computation.search is not None:
-            yield None
-            yield from computation.search
-
-    @property
-    def searches(self) -> bool:
-        """True if culprits of failed batches are searched."""
-        return bool(self._suspects)
-
-    def search(self, flow: SlotFlowControl | None) -> Iterator[AnsweredBatch]:
-        """Search for the culprits of failed batches; leave the rest to the next call if new requests wait."""
-        while (suspect := self._suspects.next(flow)) is not None:
-            with noted(self._options.redis.queue, (request.entry for request in suspect.requests)):
-                answers, seconds = suspect.step()
-            self._suspects.took(suspect, len(answers), seconds)
-            if flow is not None:
-                self._blame(flow, answers)
-            yield from self._answered(answers, 0, seconds)
-
-    def _blame(self, flow: SlotFlowControl, answers: Sequence[Answer]) -> None:
-        """Take note of the clients whose requests have made a batch fail."""
-        failing, learnt = flow.failing, False
-        for answer in answers:
-            if answer.fields.get("code") in _CULPRITS:
-                learnt |= failing.blame(answer.entry.client)
-        if learnt:
-            # Requests of others, which share failed batches with these, need not wait for the search.
-            self._suspects.regroup(
-                lambda request: request.entry.client if failing.is_apart(request.entry.client) else "", self._steps
-            )
-
-    def _answered(
-        self,
-        answers: Sequence[Answer],
-        wait_us: int,
-        seconds: float,
-        preprocess_s: float = 0.0,
-        postprocess_s: float = 0.0,
-    ) -> Iterator[AnsweredBatch]:
-        self.computed_s += seconds
-        if self._predictor.exhausted:
-            self._end_process(self._parts.whole(answers))
-        failures = sum("code" in answer.fields for answer in answers)
-        if failures:
-            self._failures.inc(failures)
-        if whole := self._parts.whole(answers):
-            parts = round(1e6 * preprocess_s), round(1e6 * postprocess_s)
-            yield AnsweredBatch(whole, wait_us, round(1e6 * seconds), *parts, flow=self.flow)
-
-    def _end_process(self, answers: Sequence[Answer]) -> NoReturn:
-        """Write the computed answers, then end this process, which Flink or its supervisor replaces.
-
-        The answers do not go through the sink: it runs after this function, and they would be computed again.
-        """
-        log.error("too many calls of the model hang: ending this process (%d), so that it is replaced", os.getpid())
-        try:
-            with connect(self._options.redis) as client:
-                if answers:
-                    options = self._options.redis.queue
-                    write_answers(client, options.job, options.result_ttl_s, answers, options.version)
-        finally:
-            logging.shutdown()
-            os._exit(1)
+from cluster_serving.job.request import GatheredBatch
+from cluster_serving.job.slot_model import SlotModel
 
 
 class Inference(SelfClosing, FlatMapFunction):
@@ -228,99 +22,18 @@ class Inference(SelfClosing, FlatMapFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
-        end = record_end() if self._options.execution_mode == "process" else ""
-        with ExitStack() as opened:
-            client = opened.enter_context(connect(self._options.redis))
-            index = subtask_index(runtime_context)
-            reporter = SlotReporter(client, self._options.redis, self._options.submission, index)
-            reporter.loading()
-            opened.callback(reporter.close)
-            try:
-                permissions.check(client, self._options.redis.queue.job)
-                if self._options.model.encrypted:
-                    # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
-                    timeout = SECRET_TIMEOUT if is_first_attempt(runtime_context) else 0.0
-                    reporter.secret = wait_for_secret(client, self._options.redis.job, timeout)
-                began, before = time.monotonic(), memory.resident()
-                # Counts live for as long as a function of the slot has them.
-                self._shared = SharedSlot.of(self._options.redis.name, index)
-                counts = self._shared.counts
-                self._watch = self._watching(reporter, counts)
-                options = self._options.in_slot(index)
-                self._predictor = Predictor.of(options, reporter.secret, counts, self._watch)
-                self._measured(counts, time.monotonic() - began, memory.resident() - before)
-            except Exception as error:
-                known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
-                reporter.failed(known.code, self._options.model.as_configured(str(known)))
-                raise
-            opened.callback(self._predictor.close)
-            if not self._options.redis.shadow:
-                self._predictor.send_pieces(PieceWriter(client, self._options.redis))
-            self._reporter = reporter
-            self._report()
-            self.close_with(opened.pop_all().close)
+        options = self._options
+        end = record_end() if options.execution_mode == "process" else ""
+        shared = SharedSlot.of(options.redis.name, subtask_index(runtime_context))
+        self._model = SlotModel(options, shared, is_first_attempt(runtime_context))
+        self.close_with(self._model.close)
         metrics = runtime_context.get_metrics_group()
-        self._batches = _Batches(self._options, self._predictor, client, metrics, end)
-        self._overlap = Overlap(self._batches.begin, self._options.model.thread_per_model)
-        # Announced requests must come here at once; otherwise answers would wait for them.
-        at_once = self._options.batch.greedy_batching and self._options.execution_mode == "thread"
-        self._overlaps = at_once and self._predictor.overlaps
+        self._computing = Computing(options, self._model.predictor, self._model.client, metrics, end)
 
     def flat_map(self, value: GatheredBatch) -> Iterator[AnsweredBatch]:
-        """Answer one batch; if the next batch comes before this one is computed, the answers come with that one.
-
-        New batches go first: requests of one that has failed may be left to the calls for the next.
-        """
-        requests, flow = value
-        self._batches.flow = flow
-        announced = flow if self._overlaps else None
-        if announced is not None:
-            announced.overlaps = True
-        first = requests[0].entry
-        if flow is not None and flow.failing and not first.one_by_one and flow.failing.is_apart(first.client):
-            yield from self._batches.put_off(requests, flow)
-            requests = ()
-        for running in self._overlap.feed(requests, announced):
-            yield from self._batches.end(running, flow)
-            # Requests may tell what could not be known before them: names of outputs, and whether records share a call.
-            if self._predictor.learned != self._reported:
-                self._report()
-        if self._batches.searches:
-            yield from self._batches.search(flow)
-        self._check()
-
-    def _check(self) -> None:
-        """Let the watch compute a record again; the answers of its batch have been written."""
-        watch = self._watch
-        watch.computed_s = self._batches.computed_s
-        ended = watch.ended
-        self._predictor.check()
-        if watch.ended and not ended:
-            self._reporter.tell(f"computes one record a call from now on: {watch.ended}")
-            self._report()
-
-    def _watching(self, reporter: SlotReporter, counts: Counts) -> Watch:
-        """Return the watch over the model to be loaded, which knows what an earlier one has found."""
-        watch, content = Watch(counts), Content(self._options.model)
-        marks = reporter.marks()
-        if marks and (reason := marks.get(self._options.submission) or marks.get(content.digest())):
-            watch.end(reason)
-        reporter.sharing = Sharing(watch, content)
-        return watch
-
-    def _measured(self, counts: Counts, seconds: float, grown: int) -> None:
-        watch = self._watch
-        counts.gauges = {
-            LOAD_TIME.name: lambda: round(1e6 * seconds),
-            MODEL_MEMORY.name: lambda: max(0, grown),
-            PROCESS_MEMORY.name: memory.resident,
-            CPU_TIME.name: machine.used_us,
-            CPU_WAIT.name: machine.Waiting().us,
-            CPU_STOLEN.name: machine.stolen_us,
-            DISK_FREE.name: machine.disk_free,
-            SHARING_ENDED.name: lambda: int(bool(watch.ended)),
-        }
-
-    def _report(self) -> None:
-        self._reported = self._predictor.learned
-        self._reporter.ready(self._predictor.report())
+        """Answer one batch; its answers may come with those of the next one (`Computing.answer`)."""
+        for answers in self._computing.answer(value):
+            yield answers
+            self._model.report_changes()
+        self._model.report_changes()
+        self._model.check(self._computing.computed_s)

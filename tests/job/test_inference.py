@@ -17,8 +17,8 @@ def test_a_model_is_freed_when_flink_drops_its_function(redis_server, db, job, t
         JobOptions("start", ModelOptions(str(tmp_path), thread_per_model=2), RedisOptions(redis_server.url, job))
     )
     function.open(Context())
-    model, closed = weakref.ref(function._predictor.servable.model), []
-    function._predictor.servable.model.close = lambda: closed.append(True)
+    model, closed = weakref.ref(function._model.predictor.servable.model), []
+    function._model.predictor.servable.model.close = lambda: closed.append(True)
     gc.collect()
     gc.disable()
     try:

@@ -1,0 +1,129 @@
+"""The model of a slot: it is loaded and watched, and its state is reported."""
+
+import time
+from contextlib import ExitStack
+
+import redis
+
+from cluster_serving.connectors.slot import permissions
+from cluster_serving.connectors.slot.pieces import PieceWriter
+from cluster_serving.connectors.slot.redis import connect
+from cluster_serving.connectors.slot.reporting import SlotReporter
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.job.models.batched.watch import Watch
+from cluster_serving.job.models.content import Content
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
+from cluster_serving.job.sharing import Sharing
+from cluster_serving.protocol import machine, memory
+from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.protocol.metrics import (
+    CPU_STOLEN,
+    CPU_TIME,
+    CPU_WAIT,
+    DISK_FREE,
+    LOAD_TIME,
+    MODEL_MEMORY,
+    PROCESS_MEMORY,
+    SHARING_ENDED,
+)
+
+
+class SlotModel:
+    """The model of one slot, ready for requests; if it cannot be loaded, the launcher shows the reported error.
+
+    Args:
+        options: Options of the job.
+        shared: What the slot shares.
+        first_attempt: False if Flink has started this slot again.
+
+    Attributes:
+        client: Connection to the job's Redis.
+        predictor: The model.
+
+    Raises:
+        Exception: If the model cannot be loaded; the error has been reported.
+    """
+
+    def __init__(self, options: JobOptions, shared: SharedSlot, first_attempt: bool = True) -> None:
+        self._options = options
+        # With the counts of the slot, which end with it.
+        self._shared = shared
+        with ExitStack() as opened:
+            self.client: redis.Redis = opened.enter_context(connect(options.redis))
+            self._reporter = SlotReporter(self.client, options.redis, options.submission, shared.index)
+            self._reporter.loading()
+            opened.callback(self._reporter.close)
+            try:
+                self.predictor = self._load(first_attempt)
+            except Exception as error:
+                known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
+                self._reporter.failed(known.code, options.model.as_configured(str(known)))
+                raise
+            opened.callback(self.predictor.close)
+            if not options.redis.shadow:
+                self.predictor.send_pieces(PieceWriter(self.client, options.redis))
+            self._report()
+            self._opened = opened.pop_all()
+
+    def close(self) -> None:
+        """Release the model, and end the reports."""
+        self._opened.close()
+
+    def report_changes(self) -> None:
+        """Report what requests have told of the model: names of outputs, and whether records share a call."""
+        if self.predictor.learned != self._reported:
+            self._report()
+
+    def check(self, computed_s: float) -> None:
+        """Let the watch compute a record again, once the answers of its batch are written.
+
+        `computed_s` is for how long batches have been computed so far.
+        """
+        watch = self._watch
+        watch.computed_s = computed_s
+        ended = watch.ended
+        self.predictor.check()
+        if watch.ended and not ended:
+            self._reporter.tell(f"computes one record a call from now on: {watch.ended}")
+            self._report()
+
+    def _load(self, first_attempt: bool) -> Predictor:
+        permissions.check(self.client, self._options.redis.queue.job)
+        if self._options.model.encrypted:
+            # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
+            timeout = SECRET_TIMEOUT if first_attempt else 0.0
+            self._reporter.secret = wait_for_secret(self.client, self._options.redis.job, timeout)
+        began, before = time.monotonic(), memory.resident()
+        self._watch = self._watching()
+        options = self._options.in_slot(self._shared.index)
+        predictor = Predictor.of(options, self._reporter.secret, self._shared.counts, self._watch)
+        self._measured(time.monotonic() - began, memory.resident() - before)
+        return predictor
+
+    def _watching(self) -> Watch:
+        """Return the watch over the model to be loaded, which knows what an earlier one has found."""
+        watch, content = Watch(self._shared.counts), Content(self._options.model)
+        marks = self._reporter.marks()
+        if marks and (reason := marks.get(self._options.submission) or marks.get(content.digest())):
+            watch.end(reason)
+        self._reporter.sharing = Sharing(watch, content)
+        return watch
+
+    def _measured(self, seconds: float, grown: int) -> None:
+        watch = self._watch
+        self._shared.counts.gauges = {
+            LOAD_TIME.name: lambda: round(1e6 * seconds),
+            MODEL_MEMORY.name: lambda: max(0, grown),
+            PROCESS_MEMORY.name: memory.resident,
+            CPU_TIME.name: machine.used_us,
+            CPU_WAIT.name: machine.Waiting().us,
+            CPU_STOLEN.name: machine.stolen_us,
+            DISK_FREE.name: machine.disk_free,
+            SHARING_ENDED.name: lambda: int(bool(watch.ended)),
+        }
+
+    def _report(self) -> None:
+        self._reported = self.predictor.learned
+        self._reporter.ready(self.predictor.report())
