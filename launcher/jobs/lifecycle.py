@@ -1,7 +1,6 @@
 """Lifecycle of a job: start and stop."""
 
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,11 +13,12 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import Say, say, warn
 from cluster_serving.launcher.config import versions
-from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for
+from cluster_serving.launcher.config.job_options import model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, elsewhere, lock, model_copy, payload_folder
+from cluster_serving.launcher.jobs import capacity, elsewhere, lock
 from cluster_serving.launcher.jobs.layout import decision
+from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.readiness import wait_ready
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import generation_of, opened
@@ -28,7 +28,6 @@ from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.keys import missing_secret
 from cluster_serving.protocol.model_control import UNLOADED
 
 _LISTED_WITHIN, _INITIALIZED_WITHIN = 2.0, 30.0
@@ -151,21 +150,6 @@ def checked(config: Config) -> Config:
     if target_of(config).is_here:
         capacity.check(config, files.paths)
     return config
-
-
-def prepared(services: Services, config: Config, before: JobOptions | None = None) -> tuple[Config, JobOptions]:
-    """Return configuration and options of a new generation, for which the secret and the folder for inputs are ready.
-
-    Both have the layout of the job; see `Decider.decide` for `before`.
-    """
-    store = services.store
-    if not store.put_secret(config):
-        say(f"{missing_secret(config.job_name)}, within a minute; or set CLUSTER_SERVING_MODEL_SECRET")
-    number = store.next_number()
-    folder = payload_folder.ensure(config, store.payload_folder())
-    options = job_options(config, uuid.uuid4().hex, folder, number, store.next_version(number))
-    options = model_copy.keep(services.target.home.path, config, options)
-    return decision.laid_out(services.target, store, config, options, before)
 
 
 def start_with(services: Services, config: Config, options: JobOptions) -> Started:

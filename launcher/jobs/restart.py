@@ -12,7 +12,8 @@ from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import elsewhere, payload_folder, preflight
-from cluster_serving.launcher.jobs.lifecycle import Started, cancel, checked, prepared, start_with
+from cluster_serving.launcher.jobs.lifecycle import Started, cancel, checked, start_with
+from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
 

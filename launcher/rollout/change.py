@@ -24,6 +24,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, elsewhere, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.layout.decision import described, layout_of
 from cluster_serving.launcher.jobs.lifecycle import Started
+from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.recent import Totals
 from cluster_serving.launcher.jobs.restart import again
 from cluster_serving.launcher.jobs.services import Services, services
@@ -95,7 +96,7 @@ def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
         now = services.options_now()
         config = _with_slots_of(now, services.target.fitted(config))
         _check_beside(services, config)
-        config, options = lifecycle.prepared(services, config, now)
+        config, options = prepared(services, config, now)
         if shadow:
             options = replace(options, redis=replace(options.redis, shadow=True))
         role, share = (CANARY, canary) if canary else (SHADOW, shadow) if shadow else (SERVING, 0.0)
