@@ -15,6 +15,7 @@ from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.waiting import PAUSE_S
 from tests.support.payloads import model_zoo
 from tests.support.programs.originals import ORIGINALS
 
@@ -82,7 +83,7 @@ def test_an_original_client_gets_all_of_its_results_beside_other_clients(run, re
     kept = []
 
     def others():
-        while not stopped.is_set():
+        while not stopped.wait(PAUSE_S):
             kept.append(requests.enqueue(f"kept {len(kept)}", x=np.ones(3)))
             assert requests.predict({"x": np.ones(3)}, timeout=30).tolist() == [1, 1, 1]
             answer = httpx.post(f"{url}/predict", json={"instances": [{"x": [2, 2]}]}, timeout=30)

@@ -18,7 +18,7 @@ from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.chaos.faults import kept_processes
 from tests.support.fixtures.cluster import running
-from tests.support.fixtures.waiting import wait_until
+from tests.support.fixtures.waiting import PAUSE_S, wait_until
 from tests.support.payloads import model_zoo
 
 
@@ -50,7 +50,7 @@ class Load:
 
     def _run(self, queue):
         number = 0
-        while not self._stopped.wait(0.002):
+        while not self._stopped.wait(PAUSE_S):
             number += 1
             x = np.full(4, number % 97 + 1, "float32")
             try:

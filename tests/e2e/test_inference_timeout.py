@@ -1,7 +1,5 @@
 """A model that does not return for some inputs."""
 
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,7 +9,7 @@ import torch
 
 from cluster_serving.client import InferenceTimeout
 from cluster_serving.protocol.keys import GROUP, JobKeys
-from tests.chaos.faults import kept_processes
+from tests.support.fixtures.handled import write
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 
@@ -26,11 +24,34 @@ class Looping(torch.nn.Module):
         return y
 
 
-@pytest.mark.parametrize("mode", ["thread", "process"])
+# Waits for ever, which costs the tests that follow no core.
+WAITING = """
+    import threading
+
+    class Handler:
+        inputs = {"x": "float32[3]"}
+        outputs = {"y": "float32[3]"}
+
+        def predict(self, batch):
+            if (batch["x"] < 0).any():
+                threading.Event().wait()
+            return {"y": batch["x"] * 2}
+    """
+
+
+def looping(folder):
+    return model_zoo.save_torchscript(folder, Looping())
+
+
+def waiting(folder):
+    return write(folder, WAITING)
+
+
+@pytest.mark.parametrize(("mode", "save"), [("thread", looping), ("process", waiting)])
 def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
-    started, cluster, cluster_db, tmp_path, mode
+    started, cluster, cluster_db, tmp_path, mode, save
 ):
-    model_zoo.save_torchscript(tmp_path, Looping())
+    save(tmp_path)
     name = f"hanging-{mode}"
     requests, results = started(
         jobName=name,
@@ -56,34 +77,20 @@ def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
     wait_until(lambda: cluster.state_of(name) == "RUNNING")
 
 
-@pytest.fixture
-def replaced(cluster):
-    """Ends the TaskManagers after the test: calls that hang would take the cores of all tests that follow."""
-    yield
-    hung = kept_processes(cluster, "taskmanager")
-    for pid in hung:
-        os.kill(pid, signal.SIGKILL)
-    wait_until(
-        lambda: kept_processes(cluster, "taskmanager") and not {*hung} & {*kept_processes(cluster, "taskmanager")}
-    )
-
-
-@pytest.mark.usefixtures("replaced")
 @pytest.mark.parametrize("mode", ["thread", "process"])
 def test_a_slot_on_which_a_request_hangs_keeps_no_request_of_others(started, cluster_db, tmp_path, mode):
-    model_zoo.save_torchscript(tmp_path, Looping())
+    waiting(tmp_path)
     requests, results = started(
         jobName=f"beside-{mode}",
         modelPath=tmp_path,
         executionMode=mode,
-        inferenceTimeout=20,
-        inputShapes=[[3]],
+        inferenceTimeout=12,
         modelParallelism=2,
     )
 
     def ask(number):
         # A request that the slot kept would wait for its timeout.
-        return requests.predict({"x": np.full(3, number, "f4")}, timeout=15).tolist() == [2 * number] * 3
+        return requests.predict({"x": np.full(3, number, "f4")}, timeout=8).tolist() == [2 * number] * 3
 
     assert ask(1)
     requests.enqueue("hangs", x=np.full(3, -1, "f4"))

@@ -14,7 +14,7 @@ from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import read_reports
 from tests.chaos.faults import kept_processes
 from tests.support.fixtures.predictor import save_doubling
-from tests.support.fixtures.waiting import wait_until
+from tests.support.fixtures.waiting import PAUSE_S, wait_until
 
 
 def test_the_slots_of_a_job_are_spread_as_the_configuration_says(own_cluster, tmp_path):
@@ -47,7 +47,7 @@ def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, 
     def client(number):
         requests, _ = own_cluster.queues("apart")
         with requests:
-            while not ended.is_set():
+            while not ended.wait(PAUSE_S):
                 # An answer that took as long as Flink needs to notice would be an error.
                 answer = requests.predict({"x": np.full(3, number, "f4")}, timeout=20)
                 outcomes[bool((answer == 2 * number).all())] += 1
@@ -56,7 +56,7 @@ def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, 
     clients = [Thread(target=client, args=(number,)) for number in range(4)]
     for one in clients:
         one.start()
-    wait_until(lambda: outcomes[True] > 200, 60)
+    wait_until(lambda: outcomes[True] > 100, 60)
     first, _ = kept_processes(own_cluster, "taskmanager")
     before = answered.copy()
     os.kill(first, fault)
@@ -67,12 +67,12 @@ def test_a_task_manager_that_dies_or_hangs_leaves_the_others_alone(own_cluster, 
             reports = read_reports(db.hgetall(JobKeys("apart").slots()))
         assert [report.restarts for report in reports] == [0, 0]
         before = outcomes[True]
-        wait_until(lambda: outcomes[True] > before + 2000, 60)
+        wait_until(lambda: outcomes[True] > before + 500, 60)
         vertices = httpx.get(f"{own_cluster.rest}/jobs/{job['jid']}").json()["vertices"]
         assert [vertex["tasks"]["RUNNING"] >= 1 for vertex in vertices] == [True, True]
         assert own_cluster.state_of("apart") == "RUNNING"
         before = outcomes[True]
-        wait_until(lambda: outcomes[True] > before + 500, 60)
+        wait_until(lambda: outcomes[True] > before + 200, 60)
     finally:
         ended.set()
         for one in clients:
@@ -104,7 +104,7 @@ def test_with_the_adaptive_scheduler_the_slots_that_are_left_take_over_the_reque
     def client(number):
         requests, _ = own_cluster.queues("adaptive")
         with requests:
-            while not ended.is_set():
+            while not ended.wait(PAUSE_S):
                 answer = requests.predict({"x": np.full(3, number, "f4")}, timeout=60)
                 right[number] += bool((answer == 2 * number).all())
                 wrong.extend([answer] if (answer != 2 * number).any() else [])
@@ -113,15 +113,15 @@ def test_with_the_adaptive_scheduler_the_slots_that_are_left_take_over_the_reque
     for one in clients:
         one.start()
     try:
-        wait_until(lambda: right.total() > 200, 60)
+        wait_until(lambda: right.total() > 100, 60)
         first, _ = kept_processes(own_cluster, "taskmanager")
         os.kill(first, signal.SIGKILL)
         # Every client goes on: one whose request had been lost would wait for 60 s, and then fail.
         before = right.copy()
-        wait_until(lambda: all(right[number] > before[number] + 100 for number in range(4)), 50)
+        wait_until(lambda: all(right[number] > before[number] + 50 for number in range(4)), 50)
         wait_until(lambda: httpx.get(f"{own_cluster.rest}/overview").json()["slots-total"] == 2, 60)
         before = right.copy()
-        wait_until(lambda: all(right[number] > before[number] + 100 for number in range(4)), 50)
+        wait_until(lambda: all(right[number] > before[number] + 50 for number in range(4)), 50)
     finally:
         ended.set()
         for one in clients:

@@ -32,7 +32,7 @@ from cluster_serving.protocol.slots import read_reports
 from cluster_serving.settings.addresses import Address
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.messages import heard
-from tests.support.fixtures.waiting import wait_until
+from tests.support.fixtures.waiting import PAUSE_S, wait_until
 
 STATUS = Path(__file__).parents[2] / "docs" / "how-to" / "status.md"
 
@@ -116,7 +116,7 @@ def asking_front_end(cluster, name):
 
     def ask(path):
         with httpx.Client(base_url=front.url, timeout=60) as client:
-            while not stopped.is_set():
+            while not stopped.wait(PAUSE_S):
                 answer = client.post(path, json=bodies[path.rpartition("/")[2]])
                 counts[path] += 1
                 if answer.status_code != 200:

@@ -25,7 +25,7 @@ from tests.support.fixtures.grpc_calls import raw
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.supervised import kept
 from tests.support.fixtures.tls import write_certificates
-from tests.support.fixtures.waiting import wait_until
+from tests.support.fixtures.waiting import PAUSE_S, wait_until
 
 BODY = json.dumps({"instances": [{"x": [1, 2]}]}).encode()
 SERVICE = "/inference.GRPCInferenceService"
@@ -75,7 +75,7 @@ def asking(*clients):
     stopped, counts, failures = threading.Event(), [0] * len(clients), []
 
     def run(index):
-        while not stopped.is_set():
+        while not stopped.wait(PAUSE_S):
             try:
                 clients[index]()
                 counts[index] += 1
