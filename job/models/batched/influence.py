@@ -43,6 +43,9 @@ _BITS = (-4, 2, 3, 4, 6, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32)
 _BITS_MORE = 8
 """Bits of the whole numbers that are tried, and of the growth of memory that is foreseen: the square of the next."""
 
+_BOTH = 2
+"""Number of sets where values count, and not places: each record changes once."""
+
 _VALUES = 256
 """Number of records of other values that are tried, in one call or more."""
 
@@ -142,7 +145,7 @@ class Influence:
         Where most records have what others depend on, one more changes nothing.
         """
         bases = (_Base(own, many) for own in (self._usual.records, many[::-1]))
-        return [_Step(self._most, base, (OTHER,), _FEW) for base in bases]
+        return [_Step(self._most, base, (OTHER,), _BOTH) for base in bases]
 
     def find(self, has_time: Callable[[], bool]) -> int | None:
         """Return the index of the first output that is found; None if there is none, or the time is over.
