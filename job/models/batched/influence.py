@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cluster_serving.job.models.batched.axes import Reading, take
+from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import distance, equal
 from cluster_serving.job.models.batched.growth import Growth, limit
-from cluster_serving.job.models.batched.records import Record
+from cluster_serving.job.models.batched.records import Record, has_indices, indices, varied
 from cluster_serving.job.models.batched.rounding import Rounding
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
@@ -36,6 +36,22 @@ _MOST_BYTES = 64 << 20
 _MOST_CALL_S = 0.25
 """Limits of a call of the largest size, which is smaller then."""
 
+_FEW = 4
+"""Number of sets of places whose records become each of `_NUMBERS`; one kind of change is tried with all sets."""
+
+_BITS = (-4, 2, 3, 4, 6, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32)
+_BITS_MORE = 8
+"""Bits of the whole numbers that are tried, and of the growth of memory that is foreseen: the square of the next."""
+
+_BOTH = 2
+"""Number of sets where values count, and not places: each record changes once."""
+
+_VALUES = 256
+"""Number of records of other values that are tried, in one call or more."""
+
+_COMPARED = 8
+"""Number of records of a call of many that are computed alone, too."""
+
 
 class _Base(NamedTuple):
     """Records of a call, in turns, before some of them change; `others` are those that they become."""
@@ -46,10 +62,20 @@ class _Base(NamedTuple):
     def at(self, place: int) -> Record:
         return self.records[place % len(self.records)]
 
-    def changed(self, place: int, taint: str) -> Record:
+    def become(self, taint: str) -> Sequence[Record]:
+        """Return what the records become, in turns."""
         if taint == OTHER:
-            return self.others[place % len(self.others)]
-        return [_tainted(array, _NUMBERS[taint]) for array in self.at(place)]
+            return self.others
+        return [[_tainted(array, _NUMBERS[taint]) for array in record] for record in self.records]
+
+
+class _Step(NamedTuple):
+    """A part of the search: calls of one size, in which so many `sets` of records become others in turns."""
+
+    size: int
+    base: _Base
+    taints: Sequence[str] = ()
+    sets: int = sys.maxsize
 
 
 class Influence:
@@ -76,70 +102,124 @@ class Influence:
     ) -> None:
         self._call = call
         self._tolerance = tolerance
-        self._most = sys.maxsize
-        first, second, third, last = records
-        usual = _Base((first, second, third), (second, last, first))
-        alike = _Base((first,), (second,))
+        self._record_s = float("inf")
+        self._most_rows = sys.maxsize
+        first, second, third, _ = records
+        self._records = records
+        self._careful = careful
         self._has_numbers = any(array.dtype.kind in "fc" for array in first) and not careful
+        self._usual = _Base((first, second, third), (second, records[3], first))
+        self._sizes = sizes
         least, middle, most = sizes[0], sizes[min(1, len(sizes) - 1)], sizes[-1]
+        self._least, self._most = middle, most
         if is_proven:
-            self._plan: list[tuple[int, _Base, Sequence[str]]] = [
-                (size, usual, ()) for size in dict.fromkeys((middle, most, least))
-            ]
-            return
+            self._plan = [_Step(size, self._usual) for size in dict.fromkeys((middle, most, least))]
+        else:
+            self._plan = self._followed(least, middle, most)
+        self._plan += [_Step(size, self._usual) for size in _between(middle, most)]
+
+    def _followed(self, least: int, middle: int, most: int) -> list[_Step]:
+        """Return steps that follow values, the likeliest first, as time may end."""
+        first, second, third, _ = self._records
         some = "nan" if self._has_numbers else OTHER
-        # The likeliest come first, as time may end.
-        self._plan = [(middle, usual, (some,)), (middle, alike, (OTHER,))]
+        alike = _Base((first,), (second,))
+        plan = [_Step(middle, self._usual, (some,)), _Step(middle, alike, (OTHER,))]
         loud = [[_loud(array, seed) for seed, array in enumerate(record)] for record in (first, second, third)]
         tainted = _Base(loud, loud[::-1])
-        self._plan += [(middle, tainted, ("nan",))] * self._has_numbers
+        plan += [_Step(middle, tainted, ("nan",))] * self._has_numbers
         if most > middle:
-            self._plan += [(most, usual, (some,)), (most, alike, (OTHER,))]
+            plan += [_Step(most, self._usual, (some,)), _Step(most, alike, (OTHER,))]
+            many = varied(self._records, max(most, _VALUES), self._careful)
+            plan += [
+                step for start in range(0, len(many), most) for step in self._exchanged(many[start : start + most])
+            ]
         if self._has_numbers:
-            self._plan.append((middle, usual, (*_NUMBERS, OTHER)))
-            self._plan += [(most, tainted, ("nan",))] * (most > middle)
-            self._plan += [(most, usual, ("large", "-large", OTHER))] * (most > middle)
-        if least < middle:
-            self._plan.append((least, usual, (some,)))
+            plan.append(_Step(middle, self._usual, (*_NUMBERS, OTHER)))
+            plan += [_Step(most, tainted, ("nan",))] * (most > middle)
+            plan += [_Step(most, self._usual, ("large", "-large", OTHER))] * (most > middle)
+        return plan + [_Step(least, self._usual, (some,))] * (least < middle)
+
+    def _exchanged(self, many: Sequence[Record]) -> list[_Step]:
+        """Return steps in which records become these ones: usual ones, and some of these.
+
+        Where most records have what others depend on, one more changes nothing.
+        """
+        bases = (_Base(own, many) for own in (self._usual.records, many[::-1]))
+        return [_Step(self._most, base, (OTHER,), _BOTH) for base in bases]
 
     def find(self, has_time: Callable[[], bool]) -> int | None:
         """Return the index of the first output that is found; None if there is none, or the time is over.
 
         The first step of the search is always done.
         """
-        for index, (size, base, taints) in enumerate(self._plan):
+        for index, step in enumerate(self._plan):
             if index and not has_time():
                 return None
             with suppress(InferenceFailed):
-                found = self._try(size, base, taints, has_time)
+                found = self._try(step, has_time)
                 if found is not None:
                     return found
+        return self._find_by_indices(has_time)
+
+    def _find_by_indices(self, has_time: Callable[[], bool]) -> int | None:
+        """Search with whole numbers of other ranges, from the smallest, until the model refuses them."""
+        if self._careful or not any(map(has_indices, self._records[0])) or self._most == self._least:
+            return None
+        for bits in _BITS:
+            many = indices(self._records, self._most, bits)
+            try:
+                with Growth() as growth:
+                    for record in many[:_FEW]:
+                        self._alone(record)
+                # Such a number may be a size.
+                if growth.bytes << _BITS_MORE > limit() or not has_time():
+                    return None
+                for step in self._exchanged(many):
+                    found = self._try(step, has_time)
+                    if found is not None:
+                        return found
+            except InferenceFailed:
+                if bits > 0:
+                    return None
         return None
 
-    def _try(self, size: int, base: _Base, taints: Sequence[str], has_time: Callable[[], bool]) -> int | None:
-        size = min(size, max(self._most, self._plan[0][0]))
+    def _allowed(self, size: int) -> int:
+        """Return a size that takes neither too long nor too much memory."""
+        most = min(_MOST_CALL_S / self._record_s, self._most_rows, size)
+        return min(size, max(self._least, int(most)))
+
+    def _try(self, step: _Step, has_time: Callable[[], bool]) -> int | None:
+        base, size = step.base, self._allowed(step.size)
         records = [base.at(place) for place in range(size)]
-        began = time.monotonic()
-        with Growth() as growth:
-            before = self._call(records)
-        if self._most == sys.maxsize:
-            took = max(time.monotonic() - began, 1e-9) / size
-            each = max(1, sum(array.nbytes for array in before) // size + sum(array.nbytes for array in records[0]))
-            self._most = min(int(_MOST_CALL_S / took), _MOST_BYTES // each, limit() * size // max(1, growth.bytes))
+        before = self._measured(records)
         found = self._misplaced(base, before)
         if found is not None:
             return found
-        for taint in taints:
+        for taint in step.taints:
             # A model may refuse what is no number, which tells nothing.
             with suppress(InferenceFailed):
+                others = base.become(taint)
                 for number, places in enumerate(apart(size)):
                     if number > 1 and not has_time():
                         return None
-                    changed = [base.changed(at, taint) if at in places else records[at] for at in range(size)]
+                    if number >= (step.sets if taint == step.taints[0] else _FEW):
+                        break
+                    changed = [others[at % len(others)] if at in places else records[at] for at in range(size)]
                     found = self._moved(records, before, changed, places)
                     if found is not None:
                         return found
         return None
+
+    def _measured(self, records: Sequence[Record]) -> list[Array]:
+        """Compute a call, and note how long it takes, and how much memory."""
+        size = len(records)
+        began = time.monotonic()
+        with Growth() as growth:
+            outputs = self._call(records)
+        self._record_s = min(self._record_s, max(time.monotonic() - began, 1e-9) / size)
+        each = max(1, sum(array.nbytes for array in outputs) // size + sum(array.nbytes for array in records[0]))
+        self._most_rows = min(self._most_rows, _MOST_BYTES // each, limit() * size // max(1, growth.bytes))
+        return outputs
 
     def _moved(
         self, records: Sequence[Record], before: Sequence[Array], changed: Sequence[Record], places: frozenset[int]
@@ -160,10 +240,12 @@ class Influence:
 
     def _misplaced(self, base: _Base, together: Sequence[Array]) -> int | None:
         """Return the index of an output of which a row differs from that of its record alone."""
-        alone = [self._alone(record) for record in base.records]
-        for at, record in enumerate(base.records):
-            other = alone[at - 1] if len(alone) > 1 else self._alone(base.others[0])
-            rounding = Rounding(self._alone, record, alone[at], other, self._tolerance)
+        count = min(len(base.records), len(together[0]))
+        chosen = range(count) if count <= _COMPARED else range(0, count, -(-count // _COMPARED))
+        alone = {at: self._alone(base.records[at]) for at in chosen}
+        for at, own in alone.items():
+            other = alone[chosen[chosen.index(at) - 1]] if len(alone) > 1 else self._alone(base.others[0])
+            rounding = Rounding(self._alone, base.records[at], own, other, self._tolerance)
             for index, array in enumerate(together):
                 places = range(at, len(array), len(base.records))
                 if not all(rounding.explains(index, array[place, ...]) for place in places):
@@ -189,7 +271,7 @@ def calling(
             elif array.ndim <= axis or array.shape[axis] < count:
                 raise InferenceFailed("an output does not follow the batch")
             else:
-                rows.append(np.stack([take(array, place, axis) for place in range(count)]))
+                rows.append(np.moveaxis(array, axis, 0)[:count])
         return rows
 
     return call
@@ -202,6 +284,13 @@ def apart(count: int) -> Iterator[frozenset[int]]:
         ones = frozenset(place for place in every if place >> bit & 1)
         yield ones
         yield every - ones
+
+
+def _between(least: int, most: int) -> list[int]:
+    """Return sizes between two others: kernels have blocks of powers of two, and something else for the rest."""
+    powers = [1 << bits for bits in range(2, max(2, most.bit_length()))]
+    near = {size for power in powers for size in (power - 1, power, power + 1, power + power // 2)}
+    return sorted(size for size in near if least < size < most)
 
 
 def _tainted(array: Array, number: float) -> Array:

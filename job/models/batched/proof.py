@@ -43,6 +43,9 @@ _TOGETHER_MOST = 4
 _SURE = 3
 """Number of draws that a model has to compute before a record is taken for whole tensors."""
 
+_AGAIN = 4
+"""Number of times that each record is computed again where rows differ, in search of random numbers."""
+
 _BUDGET_S = 1.0
 """Seconds after which no more is tried than needed."""
 
@@ -123,9 +126,13 @@ class _Trial:
             self._records = records
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
         if len(self.seen) == 1 or any(one.agrees is False for one in found):
-            again = zip(alone[0], self._alone(records[0]), strict=True)
-            self.is_random |= not all(np.array_equal(*pair, equal_nan=pair[0].dtype.kind in "fc") for pair in again)
+            self.is_random |= self._changes(records[0], alone[0])
         return True
+
+    def _changes(self, record: Record, before: Sequence[Array] | None = None) -> bool:
+        """Return True if a record has other outputs the next time."""
+        once = self._alone(record) if before is None else before
+        return not all(map(equal, zip(once, self._alone(record), strict=True)))
 
     def look_for_influence(self, most: int, careful: bool) -> None:
         """Search for an output of which a row depends on other records."""
@@ -138,6 +145,9 @@ class _Trial:
         is_proven = all(self.finding(index).axis is not None for index in range(len(axes)))
         search = Influence(call, self._records, sizes, self._tolerance, careful, is_proven)
         self._influenced = search.find(budget.has_time)
+        if self._influenced is not None:
+            # A few numbers that are random rarely differ.
+            self.is_random = any(self._changes(record) for record in self._records[:3] for _ in range(_AGAIN))
 
     def finding(self, index: int) -> Finding:
         """Return what the graph says about an output, if the trials have found the batch at the same axis."""
@@ -148,6 +158,11 @@ class _Trial:
         one = self._findings[index]
         fits = axis is not None and index not in self.squeezed() and one.axis in (axis, None)
         return one if fits else NOTHING
+
+    def mixer(self) -> str:
+        """Return the operator that mixes the rows of an output, if the graph tells; else nothing."""
+        found = (self.finding(index).mixed_by for index in range(len(self.seen[0])))
+        return next(filter(None, found), "")
 
     def has_room(self, times: float) -> bool:
         """Return True if the memory has room for records of so many times the size."""
@@ -161,7 +176,7 @@ class _Trial:
 
     def is_doubtful(self) -> bool:
         """Return True if nothing names the batch, and the few records that are computed prove nothing."""
-        return not self.reading.is_named and not self.tells_all() and self._refused > 0
+        return not self.reading.is_named and self._refused > 0 and None in self._drawn()
 
     def differs(self) -> bool:
         """Return True if the rows of an output are others together than alone, in all draws that tell."""
@@ -183,6 +198,13 @@ class _Trial:
 
     def agreements(self) -> list[bool | None]:
         """Return for each output: True if draws or the graph prove it, False if one refutes it, None if none tells."""
+        found = self._drawn()
+        if self._influenced is not None:
+            found[self._influenced] = False
+        return found
+
+    def _drawn(self) -> list[bool | None]:
+        """Return `agreements` without the search for influence."""
         found: list[bool | None] = []
         for index, row in enumerate(zip(*self.seen, strict=True)):
             told = [one.agrees for one in row if one.agrees is not None]
@@ -195,8 +217,6 @@ class _Trial:
             elif agrees is None and finding.axis is not None:
                 agrees = True
             found.append(agrees)
-        if self._influenced is not None:
-            found[self._influenced] = False
         return found
 
     def constants(self) -> list[Array | None]:
@@ -301,7 +321,7 @@ def prove(
         elif first is not None:
             # A model takes more records as what they are.
             if _is_one_record(first, outputs()) or len(trial.seen) > len(first.seen):
-                return _axes(trial, inputs, outputs())
+                return _axes(trial, inputs, outputs(), first.mixer())
         elif draws or len(options) == 1 or len(trial.seen) >= _SURE:
             # Some values alone may be refused for other reasons than their number of dimensions.
             return _axes(trial, inputs, outputs())
@@ -345,12 +365,12 @@ def _is_one_record(trial: _Trial, outputs: Sequence[TensorSpec]) -> bool:
     return trial.shares and not free and trial.is_constant()
 
 
-def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> Axes:
+def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], mixer: str = "") -> Axes:
     axes = trial.axes()
     if trial.reading.fixed == 1 and not any(None in place.record for place in trial.reading.places):
         # All inputs are of known sizes: an output of another size follows the data, and may be 1 by chance.
         axes = [None if spec.shape and spec.shape[0] != 1 else axis for axis, spec in zip(axes, outputs, strict=True)]
-    problems = [*_problems(trial, axes, inputs, [spec.name for spec in outputs])]
+    problems = [*_problems(trial, axes, inputs, [spec.name for spec in outputs], mixer)]
     agreements = trial.agreements()
     constants = [None if told else row for told, row in zip(agreements, trial.constants(), strict=True)]
     pairs = zip(agreements, constants, strict=True)
@@ -370,14 +390,14 @@ def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
 
 
 def _problems(
-    trial: _Trial, axes: Sequence[int | None], inputs: Sequence[TensorSpec], names: Sequence[str]
+    trial: _Trial, axes: Sequence[int | None], inputs: Sequence[TensorSpec], names: Sequence[str], mixer: str
 ) -> Iterator[str]:
-    """Yield the reasons for which records cannot share a call."""
+    """Yield the reasons for which records cannot share a call; `mixer` is what mixes rows that look like a batch."""
     reading = trial.reading
     if trial.is_random:
         yield "its outputs differ from call to call: it draws random numbers, or keeps a state between calls"
     if not reading.is_batched:
-        yield "its inputs have no batch dimension"
+        yield f"its inputs have no batch dimension{mixer and f', as {mixer} mixes the rows of their axes'}"
     for place, spec in zip(reading.places, inputs, strict=True):
         if place.axis is None:
             yield f"input {spec.name!r} has no batch dimension"

@@ -23,6 +23,7 @@ from cluster_serving.job.models.openvino.compiled import (
     plugin,
     singles,
 )
+from cluster_serving.job.models.openvino.values import takes_any
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -52,8 +53,6 @@ class OpenVINOModel(Model):
     NPUs compile fixed shapes only, so the batch is 1 there.
     """
 
-    careful = True
-
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         core = openvino.Core()
@@ -78,6 +77,7 @@ class OpenVINOModel(Model):
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
         self._positions = [indexes.index(index) for index in range(len(indexes))]
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
+        self.careful = not takes_any(network)
         # Compiled networks share the weights of this one.
         self._network = network
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS

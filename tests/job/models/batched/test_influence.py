@@ -48,6 +48,11 @@ DEPENDENT = {
     "the place, far behind": lambda x: x + F(1e-2) * (places(x) > 20),
     "the size": lambda x: x * F(1 + 1e-3 * len(x)),
     "the size, of large calls": lambda x: x * F(1.001 if len(x) > 16 else 1),
+    "the size, of some calls": lambda x: x * F(1.001 if 5 < len(x) < 20 else 1),
+    "the size, of whole blocks": lambda x: x * F(1.001 if len(x) % 8 == 0 and len(x) < 32 else 1),
+    "a few values of any record": lambda x: x + F(1e-3) * ((x > 0.5) & (x < 0.505)).any(0),
+    "a few values of any other": lambda x: x + F(1e-3) * (((x > 0.5) & (x < 0.505)).sum(0) > 1),
+    "room for some records of a kind": lambda x: x * (np.cumsum(x[:, :1] > 0.4, 0) <= 20),
     "ten places before": lambda x: x + F(1e-3) * np.concatenate([x[:10] * 0, x[:-10]]),
     "attention over the batch": lambda x: x + F(1e-3) * softmax(x @ x.T) @ x,
     "a rank in the batch": lambda x: np.argsort(np.argsort(x[:, 0])).astype(np.int64),
@@ -56,6 +61,10 @@ DEPENDENT = {
 NUMBERS = {
     "whole numbers before": lambda x: x + before(x) // 2,
     "whole numbers that agree": lambda x: x + (x == before(x)),
+    "a large whole number anywhere": lambda x: x + (x > 1000).any(),
+    "a whole number of few": lambda x: x + (x == 13).any(),
+    "a negative whole number anywhere": lambda x: x + (x < 0).any(),
+    "whole numbers of one digest": lambda x: (x[:, :1] * 2654435761 % 101 == x[:, 0] * 2654435761 % 101).sum(1),
     "a whole number at any place": lambda x: x * 10 + (x == 1).any(0),
 }
 INDEPENDENT = {
@@ -93,6 +102,35 @@ def test_a_row_that_depends_on_whole_numbers_of_others_has_a_call_of_its_own(nam
 @pytest.mark.parametrize("name", INDEPENDENT)
 def test_rows_that_depend_on_their_record_alone_share_calls(name):
     assert named(name).one_by_one == ""
+
+
+@pytest.mark.parametrize("rows", [5, 300, 5000])
+def test_ids_of_a_table_that_others_change(rows):
+    table = np.random.default_rng(0).normal(0, 1, (rows, 8)).astype(F)
+
+    def looked_up(x):
+        return table[x].sum(1) + F(0.01) * (x > rows // 2).any()
+
+    assert "depends on the others" in batched(looked_up, (None, 4), named=True, dtype="int64").one_by_one
+    assert batched(lambda x: table[x].sum(1), (None, 4), named=True, dtype="int64").one_by_one == ""
+
+
+def test_numbers_that_may_be_sizes_take_little_memory():
+    most = []
+
+    def drawn(x):
+        most.append(int(x.max()))
+        return np.arange(x.max() + 1)[x]
+
+    assert batched(drawn, (None, 4), named=True, dtype="int64").one_by_one == ""
+    # With a quarter of the memory for the square of the next.
+    assert max(most) < 2**28
+
+
+def test_random_numbers_are_no_dependence():
+    generator = np.random.default_rng(0)
+    model = batched(lambda x: np.where(generator.uniform(0, 1, x.shape) < 0.05, 0, x), (None, 4), named=True)
+    assert model.one_by_one.startswith("its outputs differ from call to call")
 
 
 def test_texts_that_depend_on_others():

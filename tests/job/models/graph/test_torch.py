@@ -252,6 +252,13 @@ def test_a_refused_program_names_the_operator_and_its_module(tmp_path):
     )
 
 
+def test_a_program_whose_rows_are_one_record_names_the_operator(tmp_path):
+    model = saved(tmp_path, exported(lambda m, x: x.softmax(0)))
+    assert model.one_by_one == (
+        "its inputs have no batch dimension, as aten.softmax.int 'softmax' mixes the rows of their axes"
+    )
+
+
 @pytest.mark.parametrize(
     "name", ["the record before", "the place in the call", "a part that is written", "what drops out", "a state"]
 )
