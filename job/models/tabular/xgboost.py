@@ -43,6 +43,9 @@ class XGBoostModel(TabularModel):
     NaN is a missing value. Columns of a data frame with categories take these, and a vector has their codes.
     """
 
+    # Its load has one, whatever the number of threads of a call.
+    has_pool = True
+
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         path = files.paths[0]
