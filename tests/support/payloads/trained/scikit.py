@@ -219,7 +219,7 @@ _SPECIAL: dict[str, tuple[Any, Callable[[], Any], Callable[[], Any]]] = {
     ),
     "selected columns": (
         make_pipeline(_in_columns((SimpleImputer(), _NUMBERS), (_ONE_HOT, _OBJECTS)), Ridge()),
-        *(frames.mixed, frames.score),
+        *(lambda: frames.mixed().astype({"size": object}), frames.score),
     ),
     "columns by number": (
         make_pipeline(_in_columns((SimpleImputer(), slice(0, 2)), (_ONE_HOT, [4, 6])), Ridge()),
