@@ -12,7 +12,7 @@ import pyarrow as pa
 from cluster_serving.embed.columns import Scored
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.slots import TensorSpec, column_of
 from cluster_serving.protocol.values.arrow import of_column
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> 
     Raises:
         InvalidInput: If a column is missing; the message names it, and those that are there.
     """
-    own = {spec.name: spec.name for spec in predictor.inputs}
+    own = {spec.name: column_of(spec, names) for spec in predictor.inputs}
     if inputs:
-        inputs = {name: name for name in own if name in names} | dict(inputs)
+        inputs = {name: column for name, column in own.items() if column in names} | dict(inputs)
     else:
         inputs = own or {name: name for name in names}
     chosen = {name: [columns] if isinstance(columns, str) else list(columns) for name, columns in inputs.items()}

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from cluster_serving.protocol.errors import DeadlineExceeded, InferenceFailed, InferenceTimeout, InvalidInput
+
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 
 KEPT_S = 3600
@@ -35,6 +37,7 @@ class Metric:
         unit: "seconds", "bytes" or what is counted.
         text: Meaning, in a sentence.
         label: Name of its label besides those of all metrics; empty for none.
+        begins: Values of the label for which a counter begins at 0, as every counter without a label does.
         of_job: The metric is one of the job as a whole, without version and slot.
         bounds: Upper bounds of the buckets of a histogram, as numbers in Redis.
         fields: Fields of these buckets in Redis, and of larger values.
@@ -46,6 +49,7 @@ class Metric:
     unit: str
     text: str
     label: str = ""
+    begins: tuple[str, ...] = ()
     of_job: bool = False
     bounds: tuple[int, ...] = ()
     fields: tuple[str, ...] = field(init=False)
@@ -72,15 +76,20 @@ class Metric:
         return ("serving_job", *(() if self.of_job else ("version", "slot")), *filter(None, [self.label]))
 
     def samples(self, values: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str], float]]:
-        """Yield suffix, further labels and value of each sample, from the fields of a slot."""
+        """Yield suffix, further labels and value of each sample, from the fields of a slot.
+
+        A counter that has counted nothing is 0: `increase` of Prometheus does not see the first event of a new series.
+        """
         if self.kind == HISTOGRAM:
             yield from self._buckets(values)
         elif self.label:
-            for name, value in values.items():
-                if name.startswith(f"{self.name}:"):
-                    yield "", {self.label: name.partition(":")[2]}, value * self.scale
-        elif self.name in values:
-            yield "", {}, values[self.name] * self.scale
+            found = {label: 0 for label in self.begins}
+            prefix = f"{self.name}:"
+            found |= {name[len(prefix) :]: value for name, value in values.items() if name.startswith(prefix)}
+            for label, value in found.items():
+                yield "", {self.label: label}, value * self.scale
+        elif self.kind == COUNTER or self.name in values:
+            yield "", {}, values.get(self.name, 0) * self.scale
 
     def _buckets(self, values: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str], float]]:
         count = 0
@@ -99,7 +108,15 @@ def _time(name: str, text: str) -> Metric:
 RECORDS_IN = Metric("records_in", COUNTER, "records", "Records that the slot has read from the queue.")
 REQUESTS_IN = Metric("requests_in", COUNTER, "requests", "Requests that the slot has read, of a record or more.")
 ANSWERED = Metric("records_answered", COUNTER, "records", "Records answered with a result.")
-FAILED = Metric("records_failed", COUNTER, "records", "Records answered with an error.", "code")
+FAILED = Metric(
+    "records_failed",
+    COUNTER,
+    "records",
+    "Records answered with an error.",
+    "code",
+    begins=tuple(error.code for error in (InvalidInput, InferenceFailed, InferenceTimeout, DeadlineExceeded)),
+)
+"""An alert adds up its codes, of which these are the usual ones."""
 CLIENT_REQUESTS = Metric(
     "client_requests", COUNTER, "requests", "Requests by client: those of the busiest, and of the others.", "client"
 )

@@ -68,6 +68,14 @@ class TensorSpec:
         return f"{self.name}: {type_text(self.dtype, self.shape)}"
 
 
+def column_of(spec: TensorSpec, names: Sequence[str]) -> str:
+    """Return the one of the names of a table that is the column of an input, as `matched` has it; else the input's."""
+    if spec.name in names or not spec.column:
+        return spec.name
+    same = [name for name in names if _WHITE.sub("_", name) == spec.name]
+    return same[0] if len(same) == 1 else spec.name
+
+
 def matched(names: Collection[str], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
     """Return the input of the model for each name of a request; empty if the names do not tell the inputs.
 

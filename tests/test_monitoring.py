@@ -66,12 +66,9 @@ def test_every_query_of_the_dashboard_returns_data_of_a_running_job(started, pro
         send()
         return [query for query in QUERIES if not found(query)]
 
-    # Nothing reconnects here, and nothing is redelivered: such series begin with the first case.
-    rare = {query for query in QUERIES if "reconnects" in query or "redeliveries" in query}
-    assert len(rare) == 2
     with suppress(AssertionError):
-        wait_until(lambda: not set(empty()) - rare, 120)
-    assert not set(empty()) - rare
+        wait_until(lambda: not empty(), 120)
+    assert not empty()
     names = {each["metric"]["serving_job"] for each in found("cluster_serving_queue_length")}
     assert "charted" in names
     # Prometheus has given no name of ours another one.

@@ -16,7 +16,10 @@ from cluster_serving.protocol.exposition import Reading, exposition
 _PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """Prefixes of the original's names: from 2.0 on, and before."""
 
-_TIMERS = ("request.overall", "request.predict", "request.metrics", "redis.put", "redis.get", "redis.wait")
+_STEPS = ("put", "get", "wait")
+"""Steps of a request through Redis."""
+
+_TIMERS = ("request.overall", "request.predict", "request.metrics", *(f"redis.{step}" for step in _STEPS))
 _TIMES_KEPT = 1028
 _PERCENTILES = {"_75th": 0.75, "_95th": 0.95, "_98th": 0.98, "_99th": 0.99, "_999th": 0.999}
 
@@ -70,6 +73,9 @@ class Metrics:
         # Looking a label up takes as long as parsing a small request.
         self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
         self._instances, self._redis = cache(instances.labels), cache(redis.labels)
+        # Series begin at 0: `increase` of Prometheus does not see the first event of a new one.
+        for step in _STEPS:
+            self._redis(step)
         self._gauges = {
             name: Gauge(f"cluster_serving_http_{name}", text, registry=registry)
             for name, text in (

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cluster_serving.job.models import load_lock
+from cluster_serving.job.models import forked, load_lock
 from cluster_serving.job.models.base import ROUGH, Layout, Model, TensorSpec, cause, dummy_inputs
 from cluster_serving.job.models.batched.axes import Whole
 from cluster_serving.job.models.batched.kept import KeptProof
@@ -85,12 +85,15 @@ def load_engine(files: ModelFiles, options: ModelOptions) -> Model:
     try:
         check_engine(files.format, str(files.folder))
         options = replace(options, path=str(files.folder), device=device_of(files.format, options))
+        forked.check(files.format.engine)
         model: Model = imported(files.format.loader)(files, options)
     except ModelError:
         raise
     except Exception as error:
         raise ModelError(f"{files.format.engine} cannot load {files.paths[0]}: {cause(error)}") from error
     model.device = options.device
+    if model.has_pool:
+        forked.use(model.engine)
     if model.device != CPU:
         model.tolerance = max(model.tolerance, ROUGH)
     if problem := _problem(model) or _not_a_table(model, options):

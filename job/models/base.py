@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
+from cluster_serving.job.models import forked
 from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.counts import Counts
@@ -71,6 +72,7 @@ class Model(ABC):
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
         takes_missing: True if the model computes tables, in which a number may stand for a missing one.
+        has_pool: True if the engine has a pool of threads that does not survive a fork (`forked`).
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
         device: Device that computes, as `devices.Reported` names it; set by `load_model`.
@@ -86,6 +88,7 @@ class Model(ABC):
     tolerance: float = 1e-3
     overlaps: bool = False
     takes_missing: bool = False
+    has_pool: bool = False
     padded: frozenset[str] = frozenset()
     device: str = CPU
     untried: str = ""
@@ -108,8 +111,11 @@ class Model(ABC):
         Raises:
             InferenceFailed: If the engine fails.
             InvalidInput: If a value is none that the model knows, such as another category.
-            ModelError: If an output named in the options does not exist, where only a call can tell.
+            ModelError: If an output named in the options does not exist, where only a call can tell. If the process was
+                forked, and the engine would wait for threads of the parent.
         """
+        if self.has_pool:
+            forked.check(self.engine)
         for spec, array in zip(self.inputs, inputs, strict=True):
             # Some engines would convert, and lose digits. Comparing dtypes is five times as fast as their names.
             if spec.dtype and array.dtype != ("O" if spec.dtype == "str" else spec.dtype):

@@ -42,10 +42,21 @@ def test_counters_have_their_labels_and_jobs_share_a_family():
     values = {"records_answered": 5, "records_failed:INVALID_INPUT": 2, "record_compute_seconds": 2_500_000}
     found = parsed(reading({("1", "0"): values}), reading({("1", "0"): values}, job='t"wo'))
     assert [each.labels["serving_job"] for each in found["cluster_serving_records_answered"].samples] == ["one", 't"wo']
-    (failed, _) = found["cluster_serving_records_failed"].samples
-    assert failed.labels["code"] == "INVALID_INPUT" and failed.value == 2
+    failed = {each.labels["code"]: each.value for each in found["cluster_serving_records_failed"].samples}
+    assert failed["INVALID_INPUT"] == 2
     assert found["cluster_serving_record_compute_seconds"].samples[0].value == 2.5
     assert found["cluster_serving_oldest_waiting_seconds"].samples[0].value == 1.5
+
+
+def test_counters_of_a_slot_begin_at_0_and_so_do_the_usual_codes():
+    found = parsed(reading({("1", "0"): {"alive": 1}}))
+    unlabelled = [metric for metric in METRICS if metric.kind == "counter" and not metric.label]
+    assert {"requests_given_up", "reconnects"} <= {metric.name for metric in unlabelled}
+    for metric in unlabelled:
+        assert [each.value for each in found[metric.full_name.removesuffix("_total")].samples] == [0]
+    codes = {each.labels["code"]: each.value for each in found["cluster_serving_records_failed"].samples}
+    assert codes == dict.fromkeys(metrics.FAILED.begins, 0) and "INFERENCE_FAILED" in codes
+    assert "cluster_serving_client_requests" not in found
 
 
 def test_the_totals_of_a_version_are_those_of_its_slots_together():

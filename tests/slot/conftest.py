@@ -23,9 +23,15 @@ def served(redis_server, tmp_path_factory):
 
 
 @pytest.fixture
-def front(redis_server):
-    """A client of a front end of all jobs."""
-    front = Running(arguments.read([f"--redisUrl={redis_server.url}", "--port=0", "--grpcPort=0"], {}))
-    with httpx.Client(base_url=front.url, timeout=60) as client:
+def front_end(redis_server):
+    """A front end of all jobs."""
+    front_end = Running(arguments.read([f"--redisUrl={redis_server.url}", "--port=0", "--grpcPort=0"], {}))
+    yield front_end
+    front_end.stop()
+
+
+@pytest.fixture
+def front(front_end):
+    """A client of that front end."""
+    with httpx.Client(base_url=front_end.url, timeout=60) as client:
         yield client
-    front.stop()

@@ -19,6 +19,7 @@ from cluster_serving.protocol.inputs import Array, Images
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, differing, filled, matched
 from cluster_serving.protocol.tensors import Encoded, encode_parts
+from cluster_serving.protocol.values.table import takes_missing
 
 _NONE = InferRequest({})
 
@@ -98,8 +99,8 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
     because a record holds one image.
 
     Args:
-        inputs: Name → tensor; BYTES as object array of `bytes`. An element of BYTES is UTF-8 text if the model takes
-            strings, else an image file.
+        inputs: Name → tensor; BYTES as object array of `bytes`, or None for null. An element of BYTES is UTF-8 text if
+            the model takes strings, else an image file.
         report: Describes the inputs of the model.
         max_records: Most records that a request may have.
 
@@ -121,9 +122,12 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         raise InvalidInput("the batch is empty: the first dimension of the inputs is 0")
     check_count(f"input {next(iter(inputs))[:64]!r}", size, max_records)
     values: dict[str, Any] = {
-        name: _strings(name, array) if array.dtype == object and name not in images else array
+        name: _strings(specs[name], array) if array.dtype == object and name not in images else array
         for name, array in inputs.items()
     }
+    for name in images:
+        for index in [at for at, item in enumerate(inputs[name].flat) if item is None]:
+            _refuse_missing(specs[name], index, False)
     values |= {name: Images(inputs[name].reshape(size).tolist()) for name in images}
     if not report.already_batched:
         return RecordsRequest(Columns(values), False)
@@ -194,14 +198,23 @@ def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:
         )
 
 
-def _strings(name: str, array: Array) -> Array:
+def _strings(spec: TensorSpec, array: Array) -> Array:
     texts = np.empty(array.size, object)
     for index, item in enumerate(array.flat):
+        if item is None:
+            _refuse_missing(spec, index, takes_missing(spec))
+            continue
         try:
             texts[index] = item.decode()
         except UnicodeDecodeError:
-            raise InvalidInput(f"input {name!r} takes text, but element {index} is not UTF-8") from None
+            raise InvalidInput(f"input {spec.name!r} takes text, but element {index} is not UTF-8") from None
     return texts.reshape(array.shape)
+
+
+def _refuse_missing(spec: TensorSpec, index: int, is_taken: bool) -> None:
+    if not is_taken:
+        expected = "a text" if spec.dtype == "str" else "an image file"
+        raise InvalidInput(f"input {spec.name!r}: element {index} is null; expected {expected}")
 
 
 def _classes(name: str, output: Array, count: int, keeps_batch: bool) -> Array:

@@ -185,13 +185,14 @@ def _from_json(
     if datatype != BYTES:
         return datatypes.from_numbers(name, datatype, shape, values)
     texts = datatypes.flatten(values)
-    if not all(isinstance(text, str) for text in texts):
+    # Null is a missing text, which a column of a table may have.
+    if not all(text is None or isinstance(text, str) for text in texts):
         raise InvalidInput(f"input {name!r} is BYTES and has data of other kinds than strings")
     # MLServer marks bytes that are no text in this way.
     if options.get("content_type") != "base64":
-        return datatypes.from_bytes(name, shape, [text.encode() for text in texts])
+        return datatypes.from_bytes(name, shape, [None if text is None else text.encode() for text in texts])
     try:
-        items = [base64_text.decode(text) for text in texts]
+        items = [None if text is None else base64_text.decode(text) for text in texts]
     except (binascii.Error, ValueError) as error:
         raise InvalidInput(f"input {name!r} has data that is not base64: {error}") from None
     return datatypes.from_bytes(name, shape, items)

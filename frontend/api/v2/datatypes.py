@@ -116,7 +116,7 @@ def contents(array: Array) -> list[bytes]:
     return [item if isinstance(item, bytes) else str(item).encode() for item in array.flat]
 
 
-def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes]) -> Array:
+def from_bytes(name: str, shape: tuple[int, ...], items: Sequence[bytes | None]) -> Array:
     """Make a tensor of BYTES of its elements in C order."""
     _check_count(name, BYTES, shape, len(items))
     return np.fromiter(items, object).reshape(shape)

@@ -108,7 +108,8 @@ class BatchedModel(Wrapper):
         if not self._options:
             return
         if self._model.row_wise:
-            self._keep((), Axes(self._options[0], (0,) * len(self._model.outputs)))
+            first = (0,) * len(self._model.outputs)
+            self._keep((), Axes(self._options[0], first, problem=self._model.one_by_one))
             return
         with self._kept.file() if self._kept else nullcontext() as file:
             found = None if file is None else read(file, self._model)

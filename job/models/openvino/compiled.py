@@ -26,6 +26,9 @@ __all__ = ["MOST_WEIGHTS", "Compiled", "Record", "Singles", "devices", "openvino
 MOST_WEIGHTS = 256 << 20
 """Largest model, in bytes, that is compiled twice: each compiled network has weights of its own."""
 
+_KEPT_SIZES = {"CPU_RUNTIME_CACHE_CAPACITY": "64"}
+"""Kernels that are kept for sizes of inputs: by default 5,000, and the memory grows with each new size of an image."""
+
 # Operations per record. Most of the time of a smaller network goes to the call, so whole batches are faster.
 _HEAVY = 50e6
 # Bytes of all started records. When they are exceeded, the next record waits until the first is computed.
@@ -53,17 +56,18 @@ def _plugins(core: Any) -> dict[str, str]:
 
 
 def _compile(core: Any, network: Any, threads: int, streams: int) -> Any:
-    return core.compile_model(
-        network,
-        "CPU",
-        {
-            "PERFORMANCE_HINT": "LATENCY",
-            "NUM_STREAMS": streams,
-            "INFERENCE_NUM_THREADS": threads,
-            # Pinned, all copies of a process sit on the same first cores: two one-thread copies measured as one.
-            "ENABLE_CPU_PINNING": False,
-        },
-    )
+    properties = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": streams,
+        "INFERENCE_NUM_THREADS": threads,
+        # Pinned, all copies of a process sit on the same first cores: two one-thread copies measured as one.
+        "ENABLE_CPU_PINNING": False,
+    }
+    try:
+        return core.compile_model(network, "CPU", properties | _KEPT_SIZES)
+    except RuntimeError:
+        # No list of supported properties has it, so a release may refuse it.
+        return core.compile_model(network, "CPU", properties)
 
 
 # Operators that may refuse values.

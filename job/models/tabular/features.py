@@ -28,6 +28,7 @@ class Features:
         options: Names of the inputs in the configuration, and the number that is a missing value.
         dtype: Type of the numbers.
         texts: Features that are texts → a text that the model knows; with one of them there is no vector.
+        samples: Features of numbers → a number that the model knows, if it does not take any number.
         categories: Features of which the model computes the codes → their categories.
         takes_codes: Texts of categories may be sent as whole numbers.
 
@@ -45,8 +46,10 @@ class Features:
         texts: Mapping[str, str] = MappingProxyType({}),
         categories: Mapping[str, Categories] = MappingProxyType({}),
         takes_codes: bool = False,
+        samples: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.columns = list(names) if texts or options.inputs != (VECTOR,) else []
+        self._names = list(names)
         self._texts = {**texts, **{name: found.values[0] for name, found in categories.items() if found.are_texts}}
         specs = {
             name: TensorSpec(name, "str", (None,), column="codes" if takes_codes else "yes")
@@ -57,6 +60,7 @@ class Features:
         self.inputs = choose_inputs(options.inputs, specs or {VECTOR: TensorSpec(VECTOR, dtype, (None, count))})
         self._categories = categories if self.columns else {}
         self._missing = options.missing_value
+        self._samples = {**samples, **{name: found.values[0] for name, found in self._categories.items()}}
         sent = [spec.name for spec in self.inputs]
         self._order = [sent.index(name) for name in self.columns]
 
@@ -83,8 +87,17 @@ class Features:
     def _sample(self, spec: TensorSpec, rows: int) -> Array:
         if spec.dtype == "str":
             return np.full(rows, self._texts.get(spec.name, ""), object)
-        known: Any = self._categories[spec.name].values[0] if spec.name in self._categories else 0
-        return np.full([rows, *(size or 1 for size in (spec.shape or ())[1:])], known, spec.dtype)
+        sample = np.zeros([rows, *(size or 1 for size in (spec.shape or ())[1:])], spec.dtype)
+        if spec.name in self._samples:
+            sample[:] = self._samples[spec.name]
+        elif sample.ndim > 1:
+            for name, value in self._samples.items():
+                sample[:, self._place(name)] = value
+        return sample
+
+    def _place(self, name: str) -> int:
+        """Return the place of a feature in the vector; one without a name has its number."""
+        return self._names.index(name) if self._names else int(name)
 
     def _read(self, name: str, array: Array) -> Array:
         if self._missing is not None and array.dtype.kind == "f":

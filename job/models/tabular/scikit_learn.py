@@ -19,6 +19,7 @@ from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.tabular import skops_types
 from cluster_serving.job.models.tabular.features import Features
+from cluster_serving.job.models.tabular.learned import TEXT, learned
 from cluster_serving.job.models.tabular.model import LABEL, PROBABILITIES, VALUE, TabularModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -29,6 +30,13 @@ log = logging.getLogger(__name__)
 
 _GONE = {"algorithm": "SAMME.R"}
 """Parameters that later versions leave out, though the answers follow from them: of AdaBoost, up to 1.5."""
+
+
+_POOLED = ("sklearn.ensemble._hist_gradient_boosting", "sklearn.cluster", "sklearn.neighbors")
+"""Modules of the estimators that compute with OpenMP."""
+
+_CONTENT = "content"
+"""The `input` of a vectorizer of texts, which are sent."""
 
 
 class ScikitLearnModel(TabularModel):
@@ -50,14 +58,24 @@ class ScikitLearnModel(TabularModel):
                 *(path, written, sklearn.__version__),
             )
         self._loaded = model = _load(path, unknown)
+        self._mixing = next(filter(None, map(_mixing, _parts(model, set()))), "")
+        pooled = (type(part).__module__.startswith(_POOLED) for part in _parts(model, set()))
+        self.has_pool = options.thread_per_model > 1 and any(pooled)
         # BLAS and OpenMP have one number of threads per process, the estimators their own.
         threadpool_limits(options.thread_per_model)
         jobs = [name for name in model.get_params() if name.rpartition("__")[2] == "n_jobs"]
         model.set_params(**dict.fromkeys(jobs, options.thread_per_model))
         self._names = [str(name) for name in getattr(model, "feature_names_in_", ())]
-        self._with_none = {name for name, known in _known(_first(model)) if None in known}
-        self._calls = _calls(model)
-        self._serve(_features(model, self._names, options), options)
+        known = learned(model, self._names)
+        self._with_none = {name for name, values in known.items() if None in values}
+        self._features = features = _features(model, self._names, known, options)
+        self._calls = _calls(model, self._table(features.read(features.sample())))
+        self._serve(features, options)
+
+    @property
+    def one_by_one(self) -> str:
+        """See `Model.one_by_one`."""
+        return self._mixing
 
     def _table(self, inputs: Sequence[Array]) -> Any:
         if not self._names:
@@ -83,83 +101,114 @@ def _load(path: Path, trusted: list[str]) -> Any:
         # The version has been told, in words of ours.
         warnings.simplefilter("ignore", InconsistentVersionWarning)
         model = skops.io.load(path, trusted=trusted)
-    _complete(model, set())
+    for part in [*_parts(model, set())]:
+        _complete(part)
     return model
 
 
-def _complete(part: Any, seen: set[int]) -> None:
-    """Give estimators of an earlier version the parameters that it did not have, with which they compute as before.
-
-    Raises:
-        ModelError: If one has a parameter of which the answers follow, and that the installed version does not have.
-    """
+def _parts(part: Any, seen: set[int]) -> Iterator[BaseEstimator]:
+    """Yield an estimator, and those that it holds."""
     if id(part) in seen or isinstance(part, np.ndarray | str):
         return
     seen.add(id(part))
     if isinstance(part, BaseEstimator):
-        parameters = inspect.signature(type(part)).parameters
-        for name, value in _GONE.items():
-            if name not in parameters and vars(part).get(name) == value:
-                raise ModelError(
-                    f"{type(part).__name__} has {name}={value!r}, and scikit-learn {sklearn.__version__} would answer "
-                    "otherwise: serve with the version that wrote the file, or train and dump the model with this one"
-                )
-        for name, parameter in parameters.items():
-            if name not in vars(part) and parameter.default is not parameter.empty:
-                setattr(part, name, parameter.default)
+        yield part
         part = vars(part)
     if isinstance(part, Mapping):
         part = part.values()
     elif not isinstance(part, list | tuple):
         return
-    for child in part:
-        _complete(child, seen)
+    for child in list(part):
+        yield from _parts(child, seen)
 
 
-def _features(model: Any, names: Sequence[str], options: ModelOptions) -> Features:
-    texts = {name: text for name, text in _texts(_first(model)) if name in names}
-    features = Features(names, getattr(model, "n_features_in_", None), options, texts=texts)
-    if hasattr(_first(model), "build_analyzer"):
+def _complete(part: BaseEstimator) -> None:
+    """Give an estimator of an earlier version the parameters that it did not have, with which it computes as before.
+
+    Raises:
+        ModelError: If it reads files, or has a parameter of which the answers follow, and that the installed version
+            does not have.
+    """
+    if getattr(part, "input", _CONTENT) != _CONTENT:
+        raise ModelError(
+            f"{type(part).__name__} has input={part.input!r}, and would read files that requests name: train it "
+            f"with input={_CONTENT!r}, on the texts"
+        )
+    parameters = inspect.signature(type(part)).parameters
+    for name, value in _GONE.items():
+        if name not in parameters and vars(part).get(name) == value:
+            raise ModelError(
+                f"{type(part).__name__} has {name}={value!r}, and scikit-learn {sklearn.__version__} would answer "
+                "otherwise: serve with the version that wrote the file, or train and dump the model with this one"
+            )
+    for name, parameter in parameters.items():
+        if name not in vars(part) and parameter.default is not parameter.empty:
+            setattr(part, name, parameter.default)
+
+
+def _mixing(part: BaseEstimator) -> str:
+    """Return why the answer for a row follows from the others of its call; empty if it does not."""
+    kind = type(part).__name__
+    if kind in ("NMF", "MiniBatchNMF"):
+        return f"{kind} stops when all rows of its call together hardly change"
+    if getattr(part, "strategy", "") in ("stratified", "uniform") and kind == "DummyClassifier":
+        return f"{kind} draws an answer by the place of its row in the call"
+    if getattr(part, "sample_posterior", False):
+        return f"{kind} draws numbers by the place of its row in the call"
+    return ""
+
+
+def _features(model: Any, names: Sequence[str], known: Mapping[str, Sequence[Any]], options: ModelOptions) -> Features:
+    """Return the inputs.
+
+    Raises:
+        ModelError: If texts have columns without names, or the rows are not those of a table.
+    """
+    samples = {name: _sample(values) for name, values in known.items()}
+    texts = {name: value for name, value in samples.items() if isinstance(value, str)}
+    count = getattr(model, "n_features_in_", None)
+    if not names and texts and TEXT not in texts:
+        raise ModelError(
+            f"{type(model).__name__} has learned texts in the column {next(iter(texts))} of an array: train it on a "
+            "data frame, whose columns have names, and dump it again"
+        )
+    features = Features(names, count, options, texts=texts if names else {}, samples=samples)
+    if not names and TEXT in texts:
         # A vectorizer takes one text a row.
-        features.inputs = [TensorSpec("text", "str", (None,))]
+        features.inputs = [TensorSpec(TEXT, "str", (None,))]
     return features
 
 
-def _first(model: Any) -> Any:
-    """Return the first step of a pipeline; anything else is its own."""
-    return model.steps[0][1] if hasattr(model, "steps") else model
+def _sample(values: Sequence[Any]) -> Any:
+    """Return a value that a column knows: a text if there is one, else a number."""
+    for value in values:
+        if isinstance(value, str):
+            return value
+    return next((value for value in values if value is not None and value == value), 0)
 
 
-def _texts(model: Any) -> Iterator[tuple[str, str]]:
-    """Return the columns for which an encoder in a `ColumnTransformer` has learned texts, with one of these."""
-    for column, known in _known(model):
-        if texts := [text for text in known if isinstance(text, str)]:
-            yield column, texts[0]
+def _calls(model: Any, sample: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the methods that compute the outputs, by name.
 
-
-def _known(model: Any) -> Iterator[tuple[str, list[Any]]]:
-    """Return the categories of each column of an encoder in a `ColumnTransformer`; None for what an imputer fills."""
-    for _, transformer, columns in getattr(model, "transformers_", ()):
-        for _, step in getattr(transformer, "steps", [("", transformer)]):
-            for column, known in zip(np.atleast_1d(columns), getattr(step, "categories_", ()), strict=False):
-                yield str(column), list(known)
-            if hasattr(step, "missing_values") and step.missing_values is None:
-                yield from ((str(column), [None]) for column in np.atleast_1d(columns))
-
-
-def _calls(model: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return the methods that compute the outputs, by name."""
-    if hasattr(model, "classes_"):
-        calls = {LABEL: model.predict}
+    Raises:
+        ModelError: If it can compute none for rows that it has not seen in training.
+    """
+    if hasattr(model, "predict"):
+        calls = {LABEL if hasattr(model, "classes_") else VALUE: model.predict}
         if not hasattr(model, "predict_proba"):
             return calls
-        if isinstance(model.classes_, list):
-            if len(set(map(len, model.classes_))) > 1:
-                log.warning("the targets differ in their numbers of classes, so there is no output %s", PROBABILITIES)
-                return calls
-            return calls | {PROBABILITIES: partial(_of_targets, model)}
-        return calls | {PROBABILITIES: model.predict_proba}
-    return {VALUE: model.predict} if hasattr(model, "predict") else {"y": model.transform}
+        if not isinstance(found := model.predict_proba(sample), list):
+            return calls | {PROBABILITIES: model.predict_proba}
+        if len({part.shape[1] for part in found}) > 1:
+            log.warning("the targets differ in their numbers of classes, so there is no output %s", PROBABILITIES)
+            return calls
+        return calls | {PROBABILITIES: partial(_of_targets, model)}
+    if hasattr(model, "transform"):
+        return {"y": model.transform}
+    raise ModelError(
+        f"{type(model).__name__} neither predicts nor transforms rows that are new to it: serve an estimator that has "
+        "predict or transform, such as a classifier that was trained on its labels"
+    )
 
 
 def _of_targets(model: Any, table: Any) -> Array:

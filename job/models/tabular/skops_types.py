@@ -13,20 +13,31 @@ import sklearn
 from cluster_serving.protocol.errors import ModelError
 
 _DATA = (
-    *("numpy.dtype", "sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"),
-    *("sklearn.neighbors._kd_tree.KDTree", "sklearn.neighbors._ball_tree.BallTree"),
-    *(f"sklearn.metrics._dist_metrics.{name}Distance64" for name in ("Euclidean", "Manhattan", "Minkowski")),
-    *(f"sklearn.calibration.{name}" for name in ("_CalibratedClassifier", "_SigmoidCalibration")),
-    *("sklearn.neural_network._stochastic_optimizers.AdamOptimizer", "sklearn._loss.loss.HalfTweedieLossIdentity"),
+    *("numpy.dtype", *(f"numpy.{name}" for name in ("max", "mean", "median", "min", "sum"))),
+    *("builtins.object", "functools.partial", "sklearn.utils.validation.check_array"),
+    *(f"scipy.sparse._{name}.{name}_{kind}" for name in ("csr", "csc", "coo") for kind in ("matrix", "array")),
+    *("scipy.interpolate._bsplines.BSpline", "scipy._lib.array_api_compat.numpy._aliases.asarray"),
 )
-"""Parts of estimators that skops leaves to its user."""
+"""Types and functions that only hold or compute numbers. What a partial function calls is a type of its own here."""
+
+_FOLDERS = frozenset(
+    {
+        *("_loss", "base", "calibration", "cluster", "compose", "covariance", "cross_decomposition", "decomposition"),
+        *("discriminant_analysis", "dummy", "ensemble", "feature_extraction", "feature_selection", "frozen"),
+        *("gaussian_process", "impute", "isotonic", "kernel_approximation", "kernel_ridge", "linear_model", "manifold"),
+        *("metrics", "mixture", "model_selection", "multiclass", "multioutput", "naive_bayes", "neighbors"),
+        *("neural_network", "pipeline", "preprocessing", "random_projection", "semi_supervised", "svm", "tree"),
+    }
+)
+"""Parts of scikit-learn whose classes are estimators, and what these hold: trees, kernels, losses, distances."""
 
 _MODULES = frozenset(
     {
         *("sklearn.compose._column_transformer", "sklearn.utils._bunch", "sklearn.utils._metadata_requests"),
+        *("sklearn.cluster._bisect_k_means", "sklearn.cluster._kmeans"),
         *("sklearn.feature_selection._univariate_selection", "sklearn.feature_selection._mutual_info"),
         *("sklearn.metrics._classification", "sklearn.metrics._ranking", "sklearn.metrics._regression"),
-        *("sklearn.metrics._scorer", "sklearn.model_selection._split"),
+        *("sklearn.metrics._scorer", "sklearn.metrics.pairwise", "sklearn.model_selection._split"),
     }
 )
 """Modules of which each class and function only computes with what it is given: columns, scores and folds."""
@@ -76,7 +87,9 @@ def _is_data(name: str) -> bool:
     if module == "numpy":
         return isinstance(found, type) and issubclass(found, np.generic)
     # A module also has names that it has imported.
-    return module in _MODULES and getattr(found, "__module__", "") == module and getattr(found, "__name__", "") == own
+    if (getattr(found, "__module__", ""), getattr(found, "__name__", "")) != (module, own):
+        return False
+    return module in _MODULES or (isinstance(found, type) and module.split(".")[1] in _FOLDERS)
 
 
 def _found(name: str) -> Any:

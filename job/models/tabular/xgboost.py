@@ -15,7 +15,7 @@ from cluster_serving.job.models.tabular.categories import Categories
 from cluster_serving.job.models.tabular.features import Features
 from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified, labelled
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,9 @@ class XGBoostModel(TabularModel):
 
     NaN is a missing value. Columns of a data frame with categories take these, and a vector has their codes.
     """
+
+    # Its load has one, whatever the number of threads of a call.
+    has_pool = True
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
@@ -77,19 +80,39 @@ class XGBoostModel(TabularModel):
         if options.missing_value is None and booster.attr("scikit_learn"):
             log.info("%s does not tell `missing` of its class; if that was not NaN, set missingValue", path)
         names, categories = booster.feature_names or (), _categories(booster)
-        self._serve(Features(names, booster.num_features(), options, "float32", categories=categories), options)
+        features = Features(names, booster.num_features(), options, "float32", categories=categories)
+        kinds = booster.feature_types or ()
+        # Values of a frame become codes of ours; in a vector, and for files before 3.1, clients send codes.
+        known = categories if features.columns else {}
+        self._coded = [at for at, kind in enumerate(kinds) if kind == CATEGORY and not (known and names[at] in known)]
+        self._serve(features, options)
 
     def _answers(self, table: Array, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         values = self._predict(table)
         return self._answer(values) if self._is_classifier else {VALUE: values}
 
     def _predict(self, table: Array) -> Array:
+        for at in self._coded:
+            _check_codes(self._features.columns[at] if self._features.columns else f"x[{at}]", table[:, at])
         if self._is_linear:
             # Its booster cannot predict in place.
             matrix = xgboost.DMatrix(table, nthread=1)
             matrix.set_info(feature_names=self._loaded.feature_names, feature_types=self._loaded.feature_types)
             return np.asarray(self._loaded.predict(matrix))
         return np.asarray(self._loaded.inplace_predict(table, iteration_range=self._rounds))
+
+
+def _check_codes(name: str, column: Array) -> None:
+    """Refuse what is no code of a category, which XGBoost would take for a code; NaN is a missing value.
+
+    Raises:
+        InvalidInput: The first value.
+    """
+    bad = (column < 0) | (np.trunc(column) != column)
+    bad &= ~np.isnan(column)
+    if bad.any():
+        value = float(column[bad.argmax()])
+        raise InvalidInput(f"input {name!r} is {value:g}; expected the code of a category, a whole number from 0")
 
 
 def _check_version(path: Path, content: bytearray) -> None:

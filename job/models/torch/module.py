@@ -60,6 +60,7 @@ class TorchModel(Model):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
         self._threads = options.thread_per_model
+        self.has_pool = self._threads > 1
         self._place = torch.device(options.device)
         self._wanted = options.outputs
 

@@ -23,3 +23,9 @@ def test_the_durations_of_a_process_that_has_ended_are_counted_but_not_the_lates
     rows = metrics.as_json(metrics.total([going.part(0, 0), metrics.counted(ended.part(0, 0))]))
     (row,) = (row for row in rows if row["name"] == "zoo.serving.redis.put")
     assert (row["count"], row["max"]) == (2, 1000)
+
+
+def test_the_steps_through_redis_begin_at_0():
+    text = metrics.as_text(metrics.Metrics().part(0, 0), {}, []).decode()
+    for step in ("put", "get", "wait"):
+        assert f'cluster_serving_http_redis_seconds_count{{step="{step}"}} 0.0' in text

@@ -115,10 +115,38 @@ def test_categories_of_which_the_file_does_not_tell_the_columns_are_refused(tmp_
     frame["size"] = frame["size"].cat.as_ordered()
     model = lightgbm.LGBMRegressor(**OPTIONS, min_child_samples=1).fit(frame, y)
     save(model, tmp_path / "model.txt")
-    with pytest.raises(ModelError, match=r"model\.txt has the categories of 2 columns .* 1 columns .* inputs: x"):
+    with pytest.raises(
+        ModelError, match=r"model\.txt has the categories of 2 columns .* 1 columns \(floor\) .* inputs: x"
+    ):
         load_model(ModelOptions(str(tmp_path)))
     codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(float)
     np.testing.assert_allclose(answers(tmp_path, codes, inputs=("x",))["value"], model.predict(frame))
+
+
+def explicit(numbers):
+    """A frame with a column of numbers that is named as one of categories, beside one of ordered categories."""
+    frame, y = tables.categories()
+    frame = frame.assign(area=numbers, floor=frame.floor.cat.as_ordered())
+    options = {**OPTIONS, "min_child_samples": 1, "min_data_per_group": 1}
+    return frame, lightgbm.LGBMRegressor(**options).fit(frame, y, categorical_feature=["size", "area"])
+
+
+def test_a_column_of_numbers_never_has_the_categories_of_another_column(tmp_path):
+    frame, model = explicit(np.arange(120) % 11)
+    save(model, tmp_path / "model.txt")
+    with pytest.raises(
+        ModelError, match=r"2 columns .* 2 columns \(size, area\) .* not of all columns which.*inputs: x"
+    ):
+        load_model(ModelOptions(str(tmp_path)))
+    codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(float)
+    np.testing.assert_allclose(answers(tmp_path, codes, inputs=("x",))["value"], model.predict(frame))
+
+
+def test_a_value_is_refused_where_the_categories_may_be_those_of_another_column(tmp_path):
+    _, model = explicit(np.arange(120) // 2 % 3)
+    save(model, tmp_path / "model.txt")
+    with pytest.raises(InvalidInput, match="input 'area' is 0.0, which is not one of its categories: 5, 6, 7"):
+        answers(tmp_path, [{"size": "small", "floor": 5, "area": 0}])
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,21 @@ def test_categories_of_a_data_frame_are_its_values(tmp_path):
     np.testing.assert_allclose(found, model.predict(frame), rtol=1e-5)
 
 
+def test_what_is_no_code_of_a_category_is_refused_in_a_vector(tmp_path):
+    frame, y = tables.categories()
+    model = xgboost.XGBRegressor(n_estimators=6, n_jobs=1, enable_categorical=True)
+    saved(model.fit(frame, y), tmp_path)
+    codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(np.float32)
+    for wrong, told in ((-1, "-1"), (1.5, "1.5")):
+        row = codes[0].copy()
+        row[1] = wrong
+        with pytest.raises(InvalidInput, match=rf"input 'x\[1\]' is {told}; expected the code of a category"):
+            answers(tmp_path, [codes[1], row], inputs=("x",))
+    holed = codes[:1].copy()
+    holed[0, 1] = np.nan
+    assert answers(tmp_path, holed, inputs=("x",))["value"].shape == (1,)
+
+
 @pytest.mark.parametrize("file", ["model.ubj", "model.json"])
 def test_a_file_of_a_newer_version_is_refused_by_its_number(tmp_path, file):
     x, y = tables.iris()
