@@ -169,12 +169,13 @@ class Dispatcher:
         origin: str = "",
         records: int = 0,
         request_id: str = "",
+        counted: str = "",
     ) -> Fields:
         """Queue a request, wait for its result and delete it from Redis.
 
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
-        seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin` and `records`. The uri ends
-        with the `request_id`, which logs then have.
+        seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin`, `records` and
+        `counted`. The uri ends with the `request_id`, which logs then have.
         `client.convert.to_inputs` makes the inputs, and `client.result.read_result` reads the result. The errors are
         those of `client.queues.InputQueue.predict`.
         """
@@ -199,6 +200,7 @@ class Dispatcher:
                 version=options.version_text,
                 origin=origin,
                 records=records,
+                counted=counted,
             )
             # A timer costs a third of a block with a time limit.
             timer = loop.call_at(deadline, pending.expire)

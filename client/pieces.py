@@ -15,11 +15,13 @@ from cluster_serving.client.fetch import request_lost, result_timeout, result_ti
 from cluster_serving.client.positions import Position, RecentEntries
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, Subscription, wait_for
+from cluster_serving.protocol import token_counts
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.pieces import BEGINNING, Piece, is_id, read_call, read_reply
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, run, run_async
+from cluster_serving.protocol.token_counts import TokenCounts
 
 if TYPE_CHECKING:
     import redis
@@ -57,6 +59,7 @@ class PieceIteration:
         last_id: Id of the latest piece, from which `resume` of a queue goes on.
         position: Position of the request, if it is known.
         ended: True once the last piece was read.
+        tokens: Numbers of tokens that came with the end, if they were wanted (`protocol.token_counts`).
     """
 
     def __init__(self, job: str, uri: str, after: str = BEGINNING) -> None:
@@ -67,6 +70,7 @@ class PieceIteration:
         self.last_id = after
         self.position: Position | None = None
         self.ended = False
+        self.tokens: TokenCounts = {}
 
     def read(self) -> Procedure[list[Piece]]:
         """Return the pieces after `last_id`; none while there are none.
@@ -135,6 +139,7 @@ class PieceIteration:
         for piece in pieces:
             self.last_id = piece.id
             self.ended = piece.ends
+            self.tokens = token_counts.read(piece.fields)
             if piece.restarted:
                 yield Restarted()
             elif not piece.ends or b"value" in piece.fields:

@@ -57,10 +57,12 @@ class DecodedRequest:
     Attributes:
         records: Inputs of each record.
         refused: Index among all records, and error, of each one that is invalid, in protocols that answer the others.
+        counted: Inputs whose tokens the job counts, for protocols that tell them; see `protocol.entry.Entry`.
     """
 
     records: Sequence[Inputs]
     refused: Sequence[tuple[int, ServingError]] = field(default=(), kw_only=True)
+    counted: str = field(default="", kw_only=True)
 
     def encoded(self) -> Self:
         """Return the request with its records as bytes, which a process passes on at a fraction of the cost of arrays.
@@ -175,7 +177,7 @@ class DataPlane:
             seconds, priority = codec.options(call, model, asked)
             work = front.dispatch.predict(
                 *(model.job, asked.records, front.limited(seconds), priority, model.asked),
-                *(model.together, model.at_once),
+                *(model.together, model.at_once, asked.counted),
             )
             outcomes, call.version = await call.unless_gone(work)
         cost = codec.merging_cost(outcomes)
@@ -207,7 +209,8 @@ class DataPlane:
         front.metrics.asked(call.protocol, model.name, len(asked.records))
         wanted, priority = codec.options(call, model, asked)
         seconds = front.limited(wanted)
-        return [front.dispatch.stream(model.job, record, seconds, priority, model.asked) for record in asked.records]
+        rest = seconds, priority, model.asked, asked.counted
+        return [front.dispatch.stream(model.job, record, *rest) for record in asked.records]
 
 
 def _encoded(decode: partial[A]) -> A:

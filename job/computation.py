@@ -51,10 +51,13 @@ class Answerable(Protocol[T_co]):
         """Return the content of an answer, or of a piece of it; raise `ServingError` if it cannot be sent."""
 
     def answer(self, content: Any) -> T_co:
-        """Return the answer with a content; an empty one if its pieces are the answer."""
+        """Return the answer with a content."""
 
     def succeed(self, outputs: Any, encoding: Encoding) -> T_co:
         """Return the answer with outputs, or with the error if they cannot be sent."""
+
+    def end(self, said: Mapping[str, Any], encoding: Encoding) -> T_co:
+        """Return the answer whose pieces were sent, and `said` this much, by name: the texts joined."""
 
     def fail(self, error: ServingError) -> T_co:
         """Return the answer with an error."""

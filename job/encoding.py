@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cluster_serving.job.models.text.counter import TokenCounter
 from cluster_serving.job.postprocessing import Ranking, make_encoder
 from cluster_serving.protocol.errors import InferenceFailed, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import decode_arrays, encode_result, is_ranked, ranking_of, to_fields
+from cluster_serving.protocol.token_counts import TokenCounts
 
 Columns = tuple[Sequence[str], Sequence[Array]]
 """Names of outputs, and an array for each."""
@@ -22,6 +24,7 @@ class Encoding:
 
     Attributes:
         is_plain: True if there is no filter.
+        counter: Counts tokens; None if the model has no tokenizer.
 
     Raises:
         ModelError: If a filter is unknown, or cannot be used.
@@ -30,6 +33,7 @@ class Encoding:
     def __init__(self, filters: str, folder: Path) -> None:
         self._encode = make_encoder(filters, folder)
         self.is_plain = self._encode is encode_result
+        self.counter: TokenCounter | None = None
 
     def fields(self, native: bool, outputs: Any) -> Mapping[str, str | bytes]:
         """Return the fields of a result hash, in our encoding (`native`) or the original's.
@@ -44,6 +48,14 @@ class Encoding:
         except Exception as error:
             # Outputs of an unexpected type concern this record alone.
             raise InferenceFailed(f"the outputs cannot be sent: {type(error).__name__}: {error}") from error
+
+    def counts(self, wanted: bytes, inputs: Mapping[str, Any], outputs: Any) -> TokenCounts:
+        """Return the numbers of tokens that a client wants, of one record; see `TokenCounter.counts`."""
+        return self.counter.counts(wanted, inputs, self.named(outputs)) if wanted and self.counter else {}
+
+    def named(self, outputs: Any) -> Mapping[str, Any]:
+        """Return the outputs of one record by name."""
+        return dict(zip(*outputs, strict=False))
 
     def columns(self, outputs: Any) -> Columns | None:
         """Return outputs that can be sent along with those of other records; None if they need `fields`."""

@@ -9,6 +9,7 @@ from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import encode_result
+from cluster_serving.protocol.token_counts import mark, mark_columns
 
 
 class Parts:
@@ -43,6 +44,7 @@ def _joined(parts: Sequence[Answer]) -> Answer:
     names = first.outputs[0] if first.outputs else ()
     arrays = [_arrays(part) for part in parts if part.outputs and part.outputs[0] == names]
     fields = columns.stacked(names, arrays) if len(arrays) == len(parts) else None
+    fields = fields and mark_columns(fields, [counts for part in parts for counts in part.tokens])
     letters = [letter for part in parts for letter in part.letters]
     return Answer(first.entry, fields or columns.joined([*map(_fields, _each(parts))]), letters)
 
@@ -59,11 +61,12 @@ def _each(parts: Sequence[Answer]) -> list[Answer]:
     for part in parts:
         if part.rows and part.outputs:
             names, arrays = part.outputs
-            each += [part._replace(outputs=(names, [array[row, ...] for array in arrays])) for row in range(part.rows)]
+            rows = [(names, [array[row, ...] for array in arrays]) for row in range(part.rows)]
+            each += [part._replace(outputs=one, tokens=part.tokens[row : row + 1]) for row, one in enumerate(rows)]
         else:
             each += [part] * (part.rows or 1)
     return each
 
 
 def _fields(part: Answer) -> Mapping[str, str | bytes]:
-    return part.fields if part.outputs is None else encode_result(True, *part.outputs)
+    return part.fields if part.outputs is None else mark(encode_result(True, *part.outputs), *part.tokens)

@@ -118,6 +118,7 @@ class Predictor:
 
         timeout = options.inference_timeout_s
         self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
+        self._encoding.counter = self.servable.counter
         self._generated = Generated(self._call, self._encoding) if self.servable.generates else None
         # A copy of the model that may use several threads uses them to decode large images, too.
         threads = options.thread_per_model

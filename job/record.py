@@ -62,6 +62,10 @@ class ProgramRecord(NamedTuple):
         except ServingError as error:
             return self.entry, error
 
+    def end(self, said: Mapping[str, Any], encoding: Encoding) -> tuple[int, NamedOutputs | ServingError]:
+        """Return the answer whose pieces were sent, which is empty."""
+        return self.answer({})
+
     def fail(self, error: ServingError) -> tuple[int, NamedOutputs | ServingError]:
         """Return the answer with an error."""
         return self.entry, error

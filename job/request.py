@@ -14,6 +14,7 @@ from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.results import encode_error
+from cluster_serving.protocol.token_counts import TokenCounts, mark
 
 
 class Request(NamedTuple):
@@ -75,12 +76,26 @@ class Request(NamedTuple):
     def succeed(self, outputs: Any, encoding: Encoding) -> Answer:
         """Return the answer with outputs, or with the error if they cannot be sent."""
         try:
+            tokens = self._tokens(outputs, encoding) if self.entry.counted else []
             # Records of an entry are sent along with the others.
             if self.part >= 0 and (columns := encoding.columns(outputs)) is not None:
-                return self.answer({})._replace(outputs=columns)
-            return self.answer(self.content(outputs, encoding))
+                return self.answer({})._replace(outputs=columns, tokens=tokens)
+            return self.answer(mark(self.content(outputs, encoding), *tokens))
         except ServingError as error:
             return self.fail(error)
+
+    def _tokens(self, outputs: Any, encoding: Encoding) -> list[TokenCounts]:
+        """Return the numbers of tokens of each record; none without a tokenizer."""
+        if encoding.counter is None:
+            return []
+        names, arrays = outputs if self.rows else ((), ())
+        each = [(names, [array[row, ...] for array in arrays]) for row in range(self.rows)] or [outputs]
+        pairs = zip(self.each(), each, strict=True)
+        return [encoding.counts(self.entry.counted, one.inputs, made) for one, made in pairs]
+
+    def end(self, said: Mapping[str, Any], encoding: Encoding) -> Answer:
+        """Return the answer whose pieces were sent, and said this much; it has the numbers of their tokens."""
+        return self.answer(mark({}, encoding.counts(self.entry.counted, self.inputs, said)))
 
     @property
     def single(self) -> Entry:

@@ -10,6 +10,8 @@ from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
+from cluster_serving.job.models.text.counter import TokenCounter
+from cluster_serving.job.models.text.model import TextModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
@@ -40,6 +42,7 @@ class Servable(ABC):
         generates: Answers can be made in pieces (`handlers.generated`).
         zeros: Outputs of a batch of one record of zeros, or of their shape; None if they are not known.
         untried: Why no record has been computed, not even to try the model; empty if one has.
+        counter: Counts the tokens of texts; None without a tokenizer.
     """
 
     encoding: type[Encoding] = Encoding
@@ -51,6 +54,7 @@ class Servable(ABC):
     generates: bool = False
     zeros: Sequence[Any] | None = None
     untried: str = ""
+    counter: TokenCounter | None = None
 
     @property
     def outputs(self) -> list[TensorSpec]:
@@ -130,6 +134,8 @@ class ServedModel(Servable):
         self.untried = self.model.untried
         self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
+        if isinstance(self.model, TextModel):
+            self.counter = self.model.counter
 
     def steps(
         self,

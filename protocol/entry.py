@@ -45,6 +45,7 @@ IMAGE = b"image"
 
 _MAX_DEADLINE_DIGITS = 15
 _MAX_ORIGIN_BYTES = 64
+_MAX_COUNTED_BYTES = 1024
 _MAX_RECORDS_DIGITS = 8
 _MOST_SHOWN = 200
 _TRACEPARENT = trace.FIELD.encode()
@@ -76,6 +77,7 @@ class Entry(NamedTuple):
         one_by_one: Not empty if the records are computed one by one, after a crash: JSON of index and message of those
             that are given up.
         traceparent: Span that has sent the request (`protocol.trace`), if its trace is sampled; else empty.
+        counted: Names of the inputs whose tokens the job counts (`token_counts`), as a JSON list; else empty.
     """
 
     id: bytes
@@ -94,6 +96,7 @@ class Entry(NamedTuple):
     records: bytes = b""
     one_by_one: bytes = b""
     traceparent: bytes = b""
+    counted: bytes = b""
 
     @property
     def size(self) -> int:
@@ -203,6 +206,7 @@ def request_fields(
     origin: str = "",
     records: int = 0,
     traceparent: str = "",
+    counted: str = "",
 ) -> dict[str, str | bytes]:
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
@@ -241,6 +245,8 @@ def request_fields(
         fields["records"] = str(records)
     if traceparent:
         fields[trace.FIELD] = traceparent
+    if counted:
+        fields["counted"] = counted
     return fields
 
 
@@ -270,4 +276,5 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         origin=to_text(fields.get(b"origin", b"")[:_MAX_ORIGIN_BYTES]),
         records=fields.get(b"records", b"")[:_MAX_RECORDS_DIGITS],
         traceparent=fields.get(_TRACEPARENT, b"")[: trace.LONGEST],
+        counted=fields.get(b"counted", b"")[:_MAX_COUNTED_BYTES],
     )

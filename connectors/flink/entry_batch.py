@@ -14,7 +14,7 @@ from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.keys import to_bytes, to_text
 
 _HEAD = struct.Struct("<i?Ii")
-_ENTRY = struct.Struct("<15I")
+_ENTRY = struct.Struct("<16I")
 
 
 class EntryBatch(NamedTuple):
@@ -44,6 +44,7 @@ class EntryBatch(NamedTuple):
                 *(entry.id, to_bytes(entry.uri), entry.data, entry.serde, to_bytes(entry.reply_to)),
                 *(entry.deadline, entry.priority.encode(), entry.reply_with, entry.path, to_bytes(entry.version)),
                 *(entry.shadow, to_bytes(entry.origin), entry.records, entry.one_by_one, entry.traceparent),
+                entry.counted,
             )
             parts.append(_ENTRY.pack(*map(len, fields)))
             parts.extend(fields)
@@ -66,7 +67,7 @@ class EntryBatch(NamedTuple):
                 fields.append(raw[start : start + length])
                 start += length
             entry_id, uri, data, serde, reply_to, deadline, priority, reply_with, path, version, *others = fields
-            shadow, origin, records, one_by_one, traceparent = others
+            shadow, origin, records, one_by_one, traceparent, counted = others
             entries.append(
                 Entry(
                     *(entry_id, to_text(uri), data, serde, to_text(reply_to)),
@@ -78,6 +79,7 @@ class EntryBatch(NamedTuple):
                     records=records,
                     one_by_one=one_by_one,
                     traceparent=traceparent,
+                    counted=counted,
                 )
             )
         return cls(slot_key, more, flow_id, entries)

@@ -18,6 +18,7 @@ from cluster_serving.protocol.payload_files import remove
 from cluster_serving.protocol.pieces import END
 from cluster_serving.protocol.results import VERSION, encode_error, result_key_of, to_fields
 from cluster_serving.protocol.scripts import ANSWER, HAS_ENTRY, Argument, Call, call, flat
+from cluster_serving.protocol.token_counts import TokenCounts
 
 MAX_PUBLISHED_BYTES = 8192
 """Longer results are not published: Redis would hold a copy for every slow subscriber."""
@@ -33,6 +34,7 @@ class Answer(NamedTuple):
         part: Index of the record, or of the first one, of an entry that has several; -1 for the whole entry.
         outputs: Names and values of the outputs of such records, if they take the place of `fields`.
         rows: Number of records that `outputs` have along a first dimension; 0 for a record without that dimension.
+        tokens: Numbers of tokens of each record beside `outputs`, if a client wants them counted.
     """
 
     entry: Entry
@@ -41,6 +43,7 @@ class Answer(NamedTuple):
     part: int = -1
     outputs: tuple[Sequence[str], Sequence[Array]] | None = None
     rows: int = 0
+    tokens: Sequence[TokenCounts] = ()
 
     @property
     def codes(self) -> list[str]:

@@ -36,6 +36,7 @@ class DeferredDispatcher(Dispatcher):
         in_pieces: bool = False,
         deadline_ms: int | None = None,
         records: int = 0,
+        counted: str = "",
     ) -> bytes:
         """Queue a request, and return the id of its stream entry.
 
@@ -45,8 +46,8 @@ class DeferredDispatcher(Dispatcher):
         pending = Pending(job, uri, asyncio.get_running_loop().create_future(), priority, kept=True)
         await self._find_folder(pending, inputs)
         wish = {"reply_with": PIECES} if in_pieces else {}
-        options = {"deadline_ms": deadline_ms, "version": version, "origin": origin(), "records": records, **wish}
-        pending.compose(inputs, SUBMITTED_CHANNEL, **options)
+        options = {"deadline_ms": deadline_ms, "version": version, "origin": origin(), "records": records}
+        pending.compose(inputs, SUBMITTED_CHANNEL, counted=counted, **options, **wish)
         self._queue(uri.encode(), pending)
         await pending.result
         return pending.entry_id or b""

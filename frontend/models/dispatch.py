@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
+from cluster_serving.client.result import Result
 from cluster_serving.frontend.caller import origin, request_id
 from cluster_serving.frontend.errors import ModelNotFound, without_errors
 from cluster_serving.frontend.models.deferred import DeferredDispatcher
 from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
-from cluster_serving.protocol import columns, results
+from cluster_serving.protocol import columns, results, token_counts
 from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.failover import is_cluster_url
@@ -154,15 +155,17 @@ class Dispatch:
         version: str = "",
         together: int = 1,
         at_once: int = sys.maxsize,
+        counted: str = "",
     ) -> Predictions:
         """Return the outputs, or the error, of each record of a request, after `timeout` seconds at the latest.
 
         A `version` that is not empty must answer them. Up to `together` records share an entry of the stream. Records
-        beyond `at_once` are sent as others are answered, so that requests of others do not wait for all of them.
+        beyond `at_once` are sent as others are answered, so that requests of others do not wait for all of them. If
+        inputs are `counted` (`protocol.entry.Entry`), numbers of tokens are among the outputs.
         """
         if len(records) == 1:
             # A task would cost a tenth of a small request.
-            (outcome,), answered_by = await self._answer(job, records[0], 1, timeout, priority, version)
+            (outcome,), answered_by = await self._answer(job, records[0], 1, timeout, priority, version, counted)
             return Predictions([outcome], answered_by or "")
         began = time.monotonic()
         chunks = await self.chunks(records, together)
@@ -170,7 +173,7 @@ class Dispatch:
         def left() -> float:
             return max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT)
 
-        works = (self._answer(job, inputs, len(at), left(), priority, version) for at, inputs in chunks)
+        works = (self._answer(job, inputs, len(at), left(), priority, version, counted) for at, inputs in chunks)
         largest = max(len(indices) for indices, _ in chunks)
         size = min(len(chunks), self.limit.most, max(2, self._gathered, at_once // largest))
         answers = await in_window(works, size)
@@ -184,11 +187,12 @@ class Dispatch:
         return await self._offload.run(partial(columns.chunks, records, together), sharing_gil=cost)
 
     async def stream(
-        self, job: str, record: Inputs, timeout: float, priority: str = NORMAL, version: str = ""
+        self, job: str, record: Inputs, timeout: float, priority: str = NORMAL, version: str = "", counted: str = ""
     ) -> AsyncGenerator[PieceOrRestart, None]:
         """Yield the pieces of the answer to a record, each within `timeout` seconds.
 
-        If the iteration ends before, the request is stopped.
+        If the iteration ends before, the request is stopped. If inputs are `counted` (`protocol.entry.Entry`), the last
+        piece has the numbers of tokens.
 
         Raises:
             ServingError: If the request failed.
@@ -198,13 +202,17 @@ class Dispatch:
         answer = PieceIteration(job, f"{uuid.uuid4().hex}/{request_id.get()}")
 
         async def begin() -> None:
-            entry = await dispatcher.submit(job, answer.uri, record, priority, options.version_text, in_pieces=True)
+            entry = await dispatcher.submit(
+                job, answer.uri, record, priority, options.version_text, in_pieces=True, counted=counted
+            )
             answer.position = Position(JobKeys(job).stream(priority), entry)
 
         async with self.limit.place(timeout), aclosing(dispatcher.pieces(answer, timeout, begin)) as pieces:
             async for piece in pieces:
                 self.on_answer(job)
                 yield piece
+        if answer.tokens:
+            yield Result(token_counts.arrays(answer.tokens))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -212,7 +220,7 @@ class Dispatch:
             await dispatcher.close()
 
     async def _answer(
-        self, job: str, inputs: Inputs, records: int, timeout: float, priority: str, version: str
+        self, job: str, inputs: Inputs, records: int, timeout: float, priority: str, version: str, counted: str
     ) -> tuple[columns.Outcomes, str | None]:
         """Return the outcome of each record of an entry, and the version that has answered."""
         began = time.monotonic()
@@ -222,11 +230,13 @@ class Dispatch:
                 seconds = max(timeout - (time.monotonic() - began), _LEAST_TIMEOUT) if waited else timeout
                 column = records if records > 1 else 0
                 fields = await self.dispatcher(job).request(
-                    job, inputs, seconds, priority, version or None, origin(), column, request_id.get()
+                    job, inputs, seconds, priority, version or None, origin(), column, request_id.get(), counted
                 )
                 self.on_answer(job)
                 cost = results.cost(fields)
                 outcomes = await self._offload.run(partial(columns.outcomes, fields, records), holding_gil=cost)
+                if counted:
+                    outcomes = token_counts.as_outputs(outcomes, fields)
                 return outcomes, version_of(fields)
             finally:
                 self.limit.give()

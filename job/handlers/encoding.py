@@ -30,6 +30,10 @@ class HandledEncoding(Encoding):
             # Outputs of an unexpected type concern this record alone.
             raise HandlerFailed(f"the outputs cannot be sent: {cause(error)}") from error
 
+    def named(self, outputs: Any) -> Mapping[str, Any]:
+        """See `Encoding.named`; the rows of a batch have no names."""
+        return outputs if type(outputs) is dict else {}
+
     def columns(self, outputs: Any) -> Columns | None:
         """See `Encoding.columns`."""
         if self.is_plain and type(outputs) is dict:

@@ -9,10 +9,11 @@ from cluster_serving.job.computation import Answerable
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.handler import END
 from cluster_serving.job.handlers.records import Record, groups
-from cluster_serving.job.handlers.running import Running
+from cluster_serving.job.handlers.running import Running, joined
 from cluster_serving.job.servable import Caller
 from cluster_serving.job.timeout import NotComputed
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
+from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
 
 T = TypeVar("T")
 
@@ -95,6 +96,11 @@ def _written() -> Iterator[None]:
         raise NotWritten from error
 
 
+def _counted(piece: Record) -> Record:
+    """Return what the numbers of tokens of an answer depend on."""
+    return {name: value for name, value in piece.items() if isinstance(value, str) or name in (PROMPT, COMPLETION)}
+
+
 class _Batch(Generic[T]):
     """Records that are being answered."""
 
@@ -104,6 +110,7 @@ class _Batch(Generic[T]):
         self._running = running
         self._answers: dict[int, T] = {}
         self._sent: set[int] = set()
+        self._said: dict[int, list[Record]] = {}
         if self._writer is not None:
             with _written():
                 self._attempt = self._writer.attempt([request.entry for request in requests])
@@ -128,6 +135,7 @@ class _Batch(Generic[T]):
             elif not self._running.keeps[index]:
                 try:
                     pieces[index] = request.content(piece, self._encoding)
+                    self._said.setdefault(index, []).append(_counted(piece))
                 except ServingError as error:
                     ended[index] = request.fail(error)
         if pieces:
@@ -153,5 +161,5 @@ class _Batch(Generic[T]):
         whole = self._running.whole(index)
         if index in self._sent or whole is None:
             # Its pieces are the answer.
-            return request.answer({})
+            return request.end(joined(self._said.get(index, [])), self._encoding)
         return request.fail(whole) if isinstance(whole, ServingError) else request.succeed(whole, self._encoding)

@@ -29,6 +29,7 @@ from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
+from cluster_serving.job.models.text.counter import TokenCounter
 from cluster_serving.job.options import NO_TOKENIZER, ImageOptions
 from cluster_serving.job.servable import Caller, Servable
 from cluster_serving.protocol.counts import Counts
@@ -81,6 +82,7 @@ class HandledModel(Servable):
                     self._choose_device,
                 )
                 self._load(code, context, channels=1 if image.color == "GRAY" else 3)
+                self.counter = self._counter_of(folder)
             undo.callback(self._unload)
             self._undo = undo.pop_all()
         self.engine = f"Python handler ({code.name})"
@@ -201,6 +203,20 @@ class HandledModel(Servable):
         elif self._only is not None and self.is_direct:
             self.inputs, self.layout = self._only.inputs, self._only.model.layout
         self._outputs = None if gives is None else declared.specs(gives, f"outputs {where}", channels)
+
+    def _counter_of(self, folder: Path) -> TokenCounter | None:
+        """Return the counter of the tokens of texts, with a tokenizer of its own: the handler may change another one.
+
+        A handler may also leave its `tokenizer.json` unused, so one that cannot be read is no reason not to start.
+        """
+        options = self._options
+        takes_text = any(spec.dtype == "str" for spec in self.inputs or ())
+        if takes_text and tokenizer.is_used(folder, options.tokenizer):
+            try:
+                return TokenCounter(tokenizer.load(folder, options.max_tokens), options.max_text_length)
+            except ModelError as error:
+                log.warning("tokens of texts are not counted: %s", error)
+        return None
 
     def _open(
         self,

@@ -46,6 +46,9 @@ def assert_http_answers(front, expected):
     body = {"instances": [{"text": one} for one in TEXTS[:2]]}
     answer = front.post("/v1/models/texts:predict", json=body).json()
     np.testing.assert_allclose(answer["predictions"], expected[:2], atol=1e-5)
+    made = front.post("/v1/embeddings", json={"model": "texts", "input": TEXTS[:3]}).json()
+    np.testing.assert_allclose([one["embedding"] for one in made["data"]], expected[:3], atol=1e-5)
+    assert made["usage"]["prompt_tokens"] == sum(map(len, texts.tokens(*TEXTS[:3])))
     refused = front.post("/models/texts/predict", json={"instances": [{"text": 5}]})
     assert refused.status_code == 400 and "text is 5; expected a text; the model expects text: str[?]" in refused.text
 

@@ -181,7 +181,7 @@ class BatchRunner:
         # What expires is withdrawn before.
         seconds = batch["expires_at"] - time.time() + _GRACE
         answered = await front.dispatch.predict(
-            *(model.job, asked.records, seconds, "low", model.asked, model.together, 1)
+            *(model.job, asked.records, seconds, "low", model.asked, model.together, 1, asked.counted)
         )
         body: bytes = await self._plane.write(codec, model, asked, outputs(answered.outcomes))
         return body

@@ -15,6 +15,7 @@ from cluster_serving.protocol.inputs import Array, Input
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
+from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
 
 DEFAULTS: Mapping[str, Any] = {
     "best_of": 1,
@@ -47,6 +48,7 @@ NEUTRAL: Mapping[str, Sequence[Any]] = {
 }
 """Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
 
+_NUMBERS = frozenset({PROMPT, COMPLETION})
 _COUNTS = {"n": 1, "stream": False}
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
 
@@ -122,7 +124,9 @@ def to_request(
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
     choices = [one for one in encoded for _ in range(count)]
-    return CompletionRequest(choices, model, stream, _includes_usage(content.get("stream_options")))
+    includes_usage = _includes_usage(content.get("stream_options"))
+    counted = "" if stream and not includes_usage else json.dumps([prompt.name, *(specs.keys() & {"system"})])
+    return CompletionRequest(choices, model, stream, includes_usage, counted=counted)
 
 
 def model_of(content: Mapping[str, Any]) -> str:
@@ -185,7 +189,7 @@ def usage(pairs: Iterable[tuple[int | None, int | None]]) -> dict[str, int]:
 
 def counts(outputs: Mapping[str, Any]) -> tuple[int | None, int | None]:
     """Return the tokens of prompt and completion that the outputs of a model count, each None if they do not."""
-    return _last(outputs, "prompt_tokens"), _last(outputs, "completion_tokens")
+    return _last(outputs, PROMPT), _last(outputs, COMPLETION)
 
 
 class Said(NamedTuple):
@@ -202,7 +206,7 @@ def of_piece(outputs: Mapping[str, Any]) -> Said:
     The text is the output `text`, or else the only text beside `finish_reason`; the calls are the output `tool_calls`.
 
     Raises:
-        InvalidInput: If the outputs have no text.
+        InvalidInput: If the outputs have no text, but others than numbers of tokens.
     """
     texts = {name: value.item() for name, value in outputs.items() if _is_text(value)}
     reason = texts.pop("finish_reason", "")
@@ -214,7 +218,7 @@ def of_piece(outputs: Mapping[str, Any]) -> Said:
         raise InvalidInput("the model gives an output 'tool_calls' that is not a list of objects")
     if "text" in texts:
         texts = {"text": texts["text"]}
-    if len(texts) > 1 or not (texts or reason or calls):
+    if len(texts) > 1 or not (texts or reason or calls or outputs.keys() <= _NUMBERS):
         raise InvalidInput(f"the model gives the outputs {', '.join(outputs)}; expected one text, named 'text'")
     return Said("".join(texts.values()), reason, calls)
 

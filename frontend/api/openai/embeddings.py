@@ -1,6 +1,7 @@
 """Embeddings: texts become inputs of a model, and its vectors the answer."""
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
+from cluster_serving.protocol.token_counts import PROMPT
 
 _FORMATS = ("float", "base64")
 _OTHERS = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
@@ -30,11 +32,13 @@ class EmbeddingRequest(dataplane.DecodedRequest):
         model: Name of the model; empty for the default model.
         as_base64: True for base64 of float32, least significant byte first; False for numbers.
         dimensions: Size that embeddings must have; None for any.
+        tokens: Number of token ids that were sent; 0 for texts.
     """
 
     model: str
     as_base64: bool = False
     dimensions: int | None = None
+    tokens: int = 0
 
 
 def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> EmbeddingRequest:
@@ -68,7 +72,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     if all(isinstance(item, str) for item in items):
         spec = prompt_of(report)
         texts = Columns({spec.name: np.stack([text_input(spec, text) for text in items])})
-        return EmbeddingRequest(texts, model, form == "base64", dimensions)
+        return EmbeddingRequest(texts, model, form == "base64", dimensions, counted=json.dumps([spec.name]))
     if not all(map(_are_tokens, items)):
         raise InvalidInput("'input' holds other things than texts; expected a text, a list of texts, or token ids")
     spec = _ids_of(report)
@@ -76,14 +80,14 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
         records = [Encoded(encode({spec.name: np.array(ids, spec.dtype)})) for ids in items]
     except OverflowError:
         raise InvalidInput(f"'input' holds a token id that is not of type {spec.dtype}") from None
-    return EmbeddingRequest(records, model, form == "base64", dimensions)
+    return EmbeddingRequest(records, model, form == "base64", dimensions, sum(map(len, items)))
 
 
 def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model: str) -> bytes:
     """Write the body of the answer.
 
-    The embedding is the output `embedding` or `embeddings`, or else the only vector of numbers. Tokens are counted if
-    the model has an output `prompt_tokens`, and otherwise 0.
+    The embedding is the output `embedding` or `embeddings`, or else the only vector of numbers. The output
+    `prompt_tokens` has the number of tokens; without it, token ids count, and texts do not.
 
     Raises:
         InvalidInput: If the outputs have no such vector, or it has another size than the client wants.
@@ -92,7 +96,8 @@ def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model
         {"object": "embedding", "index": index, "embedding": _written(_vector(outputs, asked.dimensions), asked)}
         for index, outputs in enumerate(answers)
     ]
-    tokens = sum(int(np.ravel(outputs["prompt_tokens"])[-1]) for outputs in answers if "prompt_tokens" in outputs)
+    told = [int(np.ravel(outputs[PROMPT])[-1]) for outputs in answers if PROMPT in outputs]
+    tokens = sum(told) if told else asked.tokens
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return dumps({"object": "list", "data": data, "model": model, "usage": usage})
 

@@ -50,7 +50,7 @@ class CompletionStream:
                     if isinstance(piece, Restarted):
                         self._restart(index)
                         continue
-                    call.version = piece.version or ""
+                    call.version = piece.version or call.version
                     said = self._take(index, piece.outputs)
                     if said.text or said.tool_calls:
                         begun = True

@@ -12,6 +12,7 @@ from cluster_serving.job.models.base import Model, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
+from cluster_serving.job.models.text.counter import TokenCounter
 from cluster_serving.job.models.text.pooling import EmbeddingModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -51,6 +52,7 @@ class TextModel(Wrapper):
     def __init__(self, model: Model, tokenizer: Any, most: int) -> None:
         super().__init__(model)
         self._tokenizer, self._most = tokenizer, most
+        self.counter = TokenCounter(tokenizer, most)
         self._sources = [(_SOURCES[spec.name], spec.numpy_dtype) for spec in model.inputs]
         self.inputs = [TensorSpec(INPUT, "str", (None,))]
 

@@ -20,6 +20,7 @@ entries = st.builds(
     origin=st.text(),
     records=st.binary(),
     one_by_one=st.binary(),
+    counted=st.binary(),
 )
 
 
