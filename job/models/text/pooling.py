@@ -95,8 +95,10 @@ class EmbeddingModel(Wrapper):
         return [_unit(output) if index in self._fitting else output for index, output in enumerate(outputs)]
 
     def _pool(self, tokens: Array) -> Array:
-        counted = tokens[..., self._skipped :, :]
-        vectors = [pool(counted, self._skipped).astype(tokens.dtype, copy=False) for pool in self._pools]
+        # Texts have more tokens than the prompt; records of a warm-up may have fewer.
+        first = min(self._skipped, tokens.shape[-2] - 1)
+        counted = tokens[..., first:, :]
+        vectors = [pool(counted, first).astype(tokens.dtype, copy=False) for pool in self._pools]
         return vectors[0] if len(vectors) == 1 else np.concatenate(vectors, axis=-1)
 
     def _size(self, tokens: int | None) -> int | None:
