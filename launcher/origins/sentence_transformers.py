@@ -10,6 +10,7 @@ from cluster_serving.launcher.origins.taken import Taken
 _MODULES = "modules.json"
 _CONFIG = "config_sentence_transformers.json"
 _LIMITS = "sentence_bert_config.json"
+_NO_LIMIT = 1 << 24
 _WEIGHTS = "model.safetensors"
 _POOLING = {
     "pooling_mode_cls_token": "cls",
@@ -40,7 +41,7 @@ def take(taken: Taken, folder: Path) -> None:
         _take_modules(taken, folder, modules)
     elif (pooling := read_fields(folder / "1_Pooling" / "config.json")) is not None:
         _take_pooling(taken, "1_Pooling", pooling)
-    _take_limits(taken, read_fields(folder / _LIMITS))
+    _take_limits(taken, folder, read_fields(folder / _LIMITS))
     if (config := read_fields(folder / _CONFIG)) is not None:
         _take_config(taken, config)
 
@@ -135,11 +136,13 @@ def _left_of(config: Fields, path: str) -> list[str]:
     return config.left(f"{path}/config.json")
 
 
-def _take_limits(taken: Taken, limits: Fields | None) -> None:
+def _take_limits(taken: Taken, folder: Path, limits: Fields | None) -> None:
     if limits is None:
         return
-    limit = limits.take("max_seq_length")
-    if isinstance(limit, int) and limit > 0:
+    # Newer files have the limit beside the tokenizer; the one in tokenizer.json does not count for the library.
+    tokenizer = read_fields(folder / "tokenizer_config.json") or Fields({})
+    limit = limits.take("max_seq_length") or tokenizer.take("model_max_length")
+    if isinstance(limit, int) and 0 < limit < _NO_LIMIT:
         taken.keys["maxTokens"] = limit
     taken.left += limits.leave(_LIMITS, IN_MODEL, "transformer_task", "modality_config", "module_output_name")
     if limits.take("do_lower_case"):
