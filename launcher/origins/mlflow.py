@@ -21,7 +21,8 @@ _REMEDIES = {
     "lightgbm": "save it with model.booster_.save_model('model/model.txt')",
     "sklearn": "save it with skops.io.dump(model, 'model/model.skops')",
     "pytorch": "save it with torch.jit.trace(model.eval(), example).save('model/model.pt')",
-    "transformers": "run optimum-cli export onnx --model {path}/model onnx, then cluster-serving-init --from onnx",
+    "transformers": "run optimum-cli export onnx --task {task} --model {path}/model {path}/model/onnx, then "
+    "cluster-serving-init --from {path}/model",
     "python_function": "move its code into a handler (cluster-serving-init --handler)",
 }
 
@@ -40,8 +41,11 @@ def read(path: Path) -> Taken | None:
     files = _files(path, flavors)
     if not files:
         flavor = next((name for name in (*_REMEDIES, *flavors) if name in flavors), "")
+        task = flavors.part("transformers").take("task", "feature-extraction")
         remedy = _REMEDIES.get(flavor, "docs/reference/models.md says what is served, and how to convert other models")
-        raise LaunchError(f"{path} is a pickle or code ({flavor}), which is not run: {remedy.format(path=path)}")
+        raise LaunchError(
+            f"{path} is a pickle or code ({flavor}), which is not run: {remedy.format(path=path, task=task)}"
+        )
     taken = Taken(f"the MLflow model {path}", files)
     taken.name(path.resolve().name)
     if described.take("signature"):
