@@ -83,10 +83,14 @@ class ModelOptions:
         inference_timeout_s: Longest time of one call of the model, in seconds; None or 0 for no limit.
         padding: Inputs, each with the value that fills up shorter records, so that they share a batch with longer ones.
             Inputs that a tokenizer makes have such values without it.
-        tokenizer: Empty: a `tokenizer.json` beside the model makes its inputs of a text; or `NO_TOKENIZER`.
+        tokenizer: Empty: a `tokenizer.json` beside the model makes its inputs of a text; `pair`: of two texts; or
+            `NO_TOKENIZER`.
         max_tokens: Tokens to which texts are cut; None for the tokenizer's own limit.
         max_text_length: Most characters of a text.
-        pooling: `mean`, `cls` or `last`: makes one vector of those of the tokens; empty for none.
+        prompt: Text before each text.
+        pooling: Makes one vector of those of the tokens (see `job.models.text.pooling`); empty for none.
+        pool_prompt: Pooling takes the tokens of the prompt, too.
+        embedding_layers: Folders of layers that compute with the pooled vector (see `job.models.text.layers`).
         normalize: Divide output vectors by their length.
         device: `cpu`, `auto`, or names of devices separated by commas (see `job.models.devices.choose`). An engine gets
             the name of the one that it is to use.
@@ -107,10 +111,13 @@ class ModelOptions:
     handler: str = ""
     inference_timeout_s: float | None = None
     padding: tuple[tuple[str, float], ...] = ()
-    tokenizer: Literal["", "none"] = ""
+    tokenizer: Literal["", "none", "pair"] = ""
     max_tokens: int | None = None
     max_text_length: int = 100_000
-    pooling: Literal["", "mean", "cls", "last"] = ""
+    prompt: str = ""
+    pooling: str = ""
+    pool_prompt: bool = True
+    embedding_layers: tuple[str, ...] = ()
     normalize: bool = False
     device: str = CPU
     slot: int = 0

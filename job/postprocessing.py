@@ -133,6 +133,15 @@ def softmax(name: str, output: Array) -> Array:
     return np.asarray(odds / odds.sum(axis=-1, keepdims=True))
 
 
+def sigmoid(name: str, output: Array) -> Array:
+    """Return 1 / (1 + exp(-x)) of each number; float64 stays, other numbers become float32."""
+    values = _numbers("sigmoid", name, output)
+    values = values.astype("f8" if values.dtype == "f8" else "f4")
+    # exp of a large number would overflow.
+    small = np.exp(-np.abs(values))
+    return np.asarray(np.where(values < 0, small, 1) / (1 + small))
+
+
 def argmax(name: str, output: Array) -> Array:
     """Return the index of the largest value along the last axis, int64."""
     return np.asarray(_numbers("argmax", name, output).argmax(axis=-1))
@@ -184,6 +193,7 @@ _BUILT_IN: dict[str, Factory] = {
     "top_n": lambda count, _: partial(_top_n, int(count)),
     "pickTopN": lambda count, _: partial(pick_top_n, count=int(count)),
     "softmax": lambda *_: softmax,
+    "sigmoid": lambda *_: sigmoid,
     "argmax": lambda *_: argmax,
     "threshold": lambda least, _: partial(_at_least, np.float32(least)),
     "labels": _labels,

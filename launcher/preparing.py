@@ -8,7 +8,6 @@ import typer
 from cluster_serving.launcher import entry_points, origins, report, templates
 from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, logged_config
 from cluster_serving.launcher.command_log import log, say, warn
-from cluster_serving.launcher.config import embedding
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
@@ -17,6 +16,8 @@ from cluster_serving.launcher.jobs import preflight
 from cluster_serving.launcher.jobs.layout.decision import Decider, Tuned
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.lifecycle import checked, is_running
+from cluster_serving.launcher.origins import sentence_transformers
+from cluster_serving.launcher.origins.taken import Taken
 from cluster_serving.launcher.shipping import bundle as shipping
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress, console, printable
@@ -42,7 +43,9 @@ def init(
     """Write a configuration file with every key explained, and make a folder for the model."""
     model = config_path.parent / "model"
     taken = origins.read(source) if source else None
-    known = taken.keys if taken else embedding.settings(model)
+    beside = Taken(f"the files of sentence-transformers in {model}")
+    sentence_transformers.take(beside, model)
+    known = (taken or beside).keys
     text = config_file.template(known)
     try:
         if config_path.exists() and not force and config_path.read_bytes() != text.encode():
@@ -59,7 +62,9 @@ def init(
     put = "Look through it" if taken else f"Put a model into {model}"
     console.print(f"Wrote {config_path}. {put}, then run cluster-serving-start.")
     if known and not taken:
-        console.print(f"Set {', '.join(known)}, as the files of sentence-transformers in {model} say.")
+        console.print(f"Set {', '.join(known)}, as {beside.origin} say.")
+    for line in beside.left if not taken else ():
+        console.print(printable(f"  left  {line}"))
     for path in written:
         console.print(f"Wrote {path}.")
     if written:

@@ -27,7 +27,7 @@ from redis.retry import Retry
 from cluster_serving.protocol import failover
 from cluster_serving.protocol.errors import QueueFull, RedisUnavailable, ServingError
 from cluster_serving.protocol.reconnecting import CHECK_AFTER, watch_over
-from cluster_serving.protocol.redis_options import check_url, failover_settings, port_of, settings_of
+from cluster_serving.protocol.redis_options import checked_url, failover_settings, port_of, settings_of
 
 Client = Union[redis.Redis, redis.asyncio.Redis]
 
@@ -51,8 +51,7 @@ def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
     if failover.is_failover_url(url):
         client = redis.Redis.from_pool(redis.ConnectionPool(**failover_settings(url, job, settings)))
     else:
-        check_url(url)
-        client = redis.Redis.from_url(url, **settings)
+        client = redis.Redis.from_url(checked_url(url), **settings)
     watch_over(client.connection_pool)
     return client
 
@@ -85,8 +84,7 @@ def connect_async(
     elif failover.is_failover_url(url):
         pool = redis.asyncio.BlockingConnectionPool(**failover_settings(url, job, settings, asynchronous=True))
     else:
-        check_url(url)
-        pool = redis.asyncio.BlockingConnectionPool.from_url(url, **settings)
+        pool = redis.asyncio.BlockingConnectionPool.from_url(checked_url(url), **settings)
     watch_over(pool, asynchronous=True)
     return redis.asyncio.Redis.from_pool(pool)
 

@@ -116,7 +116,7 @@ def pool_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bo
             f"jobName is {job!r}; in a Redis Cluster it needs braces, such as '{{{job or 'serving_stream'}}}', which "
             "keep all keys of the job on one node"
         )
-    merged: dict[str, Any] = settings | parse_url(parsed.plain)  # type: ignore[no-untyped-call]
+    merged: dict[str, Any] = settings | parse_url(parsed.plain) | {"protocol": 2}  # type: ignore[no-untyped-call]
     tls = merged.pop("connection_class", Connection) is SSLConnection
     finder = MasterFinder(parsed, job, tls, merged)
     kind: type = _CLASSES[tls, asynchronous]

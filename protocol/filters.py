@@ -16,6 +16,7 @@ BUILT_IN = {
     "top_n": _COUNT,
     "pickTopN": _COUNT,
     "softmax": "",
+    "sigmoid": "",
     "argmax": "",
     "threshold": r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?",
     "labels": r"[^()|]+",
@@ -23,8 +24,8 @@ BUILT_IN = {
 """Built-in filters, with a pattern of the argument that they need; empty for none."""
 
 EXPECTED = (
-    "topN(n), pickTopN(n), softmax, argmax, threshold(x), labels(file), or several with | between them, such as "
-    "softmax | topN(3); empty for none"
+    "topN(n), pickTopN(n), softmax, sigmoid, argmax, threshold(x), labels(file), or several with | between them, such "
+    "as softmax | topN(3); empty for none"
 )
 
 _SYNTAX = re.compile(r"([A-Za-z_]\w*)(?:\(([^()|]*)\))?")

@@ -18,6 +18,7 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.reconnecting import CHECK_AFTER, Backoff
 from cluster_serving.protocol.redis_url import HINT, check_login
 
+_OWN = ("protocol", "decode_responses")
 _RETRIES = 3
 # A failover takes some seconds. These retries last 2.5 s, and as long again for each attempt to connect.
 _FAILOVER_RETRIES = 6
@@ -31,8 +32,12 @@ def failover_settings(url: str, job: str, settings: dict[str, Any], asynchronous
         raise InvalidInput(str(error)) from None
 
 
-def check_url(url: str) -> None:
-    """Refuse a URL that redis-py cannot parse, without a part of its password."""
+def checked_url(url: str) -> str:
+    """Return a URL without the options of redis-py that every connection here sets by itself.
+
+    Raises:
+        InvalidInput: If redis-py cannot parse it; the message has no part of its password.
+    """
     try:
         check_login(url)
         redis.connection.parse_url(url)  # type: ignore[no-untyped-call]
@@ -42,6 +47,9 @@ def check_url(url: str) -> None:
             "the url is not an address of Redis; expected redis://user:password@host:6379/0, rediss://… or unix://…; "
             f"{HINT} (urllib.parse.quote)"
         ) from None
+    base, _, query = url.partition("?")
+    kept = [pair for pair in query.split("&") if pair.partition("=")[0] not in _OWN]
+    return f"{base}?{'&'.join(kept)}" if query and kept else base
 
 
 def port_of(port: int | str) -> int:
@@ -89,9 +97,10 @@ def settings_of(host: str, url: str | None, retry: Any, options: dict[str, Any])
         "health_check_interval": CHECK_AFTER,
         "socket_connect_timeout": 5.0,
         "socket_timeout": 5.0,
-        # Newer redis-py releases default to RESP3, and then negotiate features that are not used here.
-        "protocol": 2,
         **options,
+        # Newer redis-py releases default to RESP3, and then negotiate features that are not used here. Answers to
+        # XREADGROUP have another form in it.
+        "protocol": 2,
         # The pauses end the attempts.
         "retry": retry(Backoff(retries), -1),
     }

@@ -1,5 +1,6 @@
 """A job's `config.yaml`: its keys, each with the line that it is on, under their present names."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,10 +52,24 @@ def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lamb
         raise SettingsError(f"{path}: not valid YAML: {error}") from None
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML whose numbers may be written as 1e-3 and 5e+07, as Helm writes them; YAML 1.1 asks for a dot and a sign."""
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        value = super().construct_yaml_float(node)
+        return int(value) if "e" in node.value.lower() and value.is_integer() else value
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+
+
 class _Reader:
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
-        self._loader = yaml.SafeLoader(text)
+        self._loader = _Loader(text)
 
     def entries(self, warn: Callable[[str], None]) -> list[Entry]:
         entries: list[Entry] = []

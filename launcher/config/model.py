@@ -45,6 +45,8 @@ _JOB_NAME = "letters, digits, '_', '-' and '.', or {such a name} in braces; up t
 _COUNT = "a whole number of at least 1"
 _NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"
+_POOLING = "mean, cls, last, max, mean_sqrt_len_tokens, weightedmean"
+_POOLING_TEXT = r"^(|POOL( *\+ *POOL)*)$".replace("POOL", f"({_POOLING.replace(', ', '|')}|lasttoken)")
 _BYTES = "a size such as 4g, 512m or a number of bytes"
 
 
@@ -199,21 +201,30 @@ class Config(Settings):
         "Inputs whose sizes differ between requests, each with the number that fills up shorter records, so that "
         "requests of similar sizes share a batch. Outputs are cut back. Without it, requests of equal shapes do.",
     )
-    tokenizer: Literal["", "none"] = key(
+    tokenizer: Literal["", "none", "pair"] = key(
         "",
-        "none or empty",
-        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/how-to/texts-and-tables.md). none: "
-        "clients send token ids.",
+        "pair, none or empty",
+        "Empty: a tokenizer.json beside the model makes its inputs of a text (docs/how-to/texts-and-tables.md). pair: "
+        "of two, text and text_pair, as a reranker needs them. none: clients send token ids.",
     )
     max_tokens: int | None = key(
         None, f"{_COUNT}, or empty", "Tokens to which texts are cut. Empty: as many as tokenizer.json says.", ge=1
     )
     max_text_length: int = key(100_000, _COUNT, "Texts of more characters are refused before they are tokenized.", ge=1)
-    pooling: Literal["", "mean", "cls", "last"] = key(
+    prompt: str = key("", "a text, or empty", "Text that stands before each text, such as 'query: '.")
+    pooling: str = key(
         "",
-        "mean, cls, last or empty",
-        "Makes one vector, the output embedding, of the vectors of tokens: their mean, that of the first token (cls), "
-        "or that of the last.",
+        f"{_POOLING}, several with + between, or empty",
+        "Makes one vector, the output embedding, of the vectors of tokens: their mean, that of the first token (cls) "
+        "or of the last, or as sentence-transformers defines the others. cls+mean joins two.",
+        pattern=_POOLING_TEXT,
+    )
+    pool_prompt: bool = key(True, _SWITCH, "false: pooling leaves out the tokens of the prompt.")
+    embedding_layers: Names = key(
+        "",
+        "names of folders in the model folder separated by commas, such as 2_Dense, or empty",
+        "Layers that compute with the pooled vector, in this order: Dense and LayerNorm of sentence-transformers, each "
+        "a folder with config.json and model.safetensors.",
     )
     normalize: bool = key(False, _SWITCH, "true: vectors are divided by their length (L2).")
     image_resize: Pair = key(
@@ -262,9 +273,9 @@ class Config(Settings):
         "",
         filters.EXPECTED,
         "Filters that change each output: topN(n) keeps the n best classes with their values, threshold(x) those of x "
-        "or more, pickTopN(n) the first n rows of a table; softmax and argmax compute along the last axis; "
-        "labels(file) puts the lines of a file in the model folder for classes. top_n(n) is topN(n) in the text that "
-        "clients of 0.7 read.",
+        "or more, pickTopN(n) the first n rows of a table; softmax and argmax compute along the last axis, and sigmoid "
+        "each number; labels(file) puts the lines of a file in the model folder for classes. top_n(n) is topN(n) in "
+        "the text that clients of 0.7 read.",
     )
 
     max_batch_size: int | None = key(

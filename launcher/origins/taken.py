@@ -97,6 +97,27 @@ def member(root: Source, name: object) -> Source:
     return path
 
 
+def external_data(model: Source, root: Source) -> dict[str, Source | bytes]:
+    """Return the files below a folder that a model of ONNX names as the places of its weights, by their path.
+
+    The model is not parsed: a file counts if the model holds its path.
+    """
+    if not model.name.endswith(".onnx"):
+        return {}
+    found = {name: file for name, file in below(root) if file.name != model.name}
+    content = model.read_bytes() if found else b""
+    return {name: file for name, file in found.items() if name.encode() in content}
+
+
+def below(folder: Source, above: str = "") -> Iterator[tuple[str, Source]]:
+    """Yield the files below a folder, each with its path in it."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            yield from below(path, f"{above}{path.name}/")
+        else:
+            yield f"{above}{path.name}", path
+
+
 def mapping(file: Source, parse: Callable[[str], Any]) -> dict[str, Any]:
     """Return what a file of JSON or YAML holds, as `parse` reads it; an empty file of YAML holds nothing.
 

@@ -3,12 +3,12 @@
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, mapping, member
+from cluster_serving.launcher.origins.fields import FACT, Fields
+from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, below, external_data, mapping, member
 
 EXPECTED = "a *.mar of TorchServe"
 
@@ -19,7 +19,9 @@ _REMEDY = (
     " and put the code around it into model/handler.py (cluster-serving-init --handler)"
 )
 _KEYS = {"maxWorkers": "modelParallelism", "batchSize": "maxBatchSize", "maxBatchDelay": "batchTimeout"}
-_KEYS |= {"responseTimeout": "inferenceTimeout"}
+_KEYS |= {"responseTimeout": "inferenceTimeout", "jobQueueSize": "maxQueueLength"}
+_FACTS = ("archiverVersion", "createdOn", "description", "implementationVersion", "modelServerVersion", "runtime")
+_MOST_NAMED = 20
 _IMAGES = {
     "imageColor": "RGB",
     "imageResize": "224,224",
@@ -36,23 +38,38 @@ def read(path: Path) -> Taken | None:
     root = _root(path)
     if root is None:
         return None
-    model = _manifest(root)
-    file = str(model.get("serializedFile", ""))
-    if model.get("modelFile") or not file:
-        raise LaunchError(
-            f"{path} needs the code in {model.get('modelFile') or 'its handler'}, not run here: {_REMEDY}"
-        )
+    manifest = _manifest(root)
+    model = manifest.part("model")
+    file, code, handler = (str(model.take(name) or "") for name in ("serializedFile", "modelFile", "handler"))
+    if code or not file:
+        raise LaunchError(f"{path} needs the code in {code or 'its handler'}, not run here: {_REMEDY}")
     weights = member(root, file)
     if file.endswith((".pt", ".pth")) and not is_torchscript(weights):
         raise LaunchError(f"{path} holds {file}, which is a pickle and not TorchScript: {_REMEDY}")
     taken = Taken(f"the TorchServe archive {path}", {weights.name: weights})
-    taken.name(str(model.get("modelName", path.stem)))
-    _take_handler(taken, root, str(model.get("handler", "")))
-    if model.get("configFile"):
-        _take_settings(taken, mapping(member(root, model["configFile"]), yaml.safe_load))
-    if model.get("requirementsFile"):
+    taken.files |= external_data(weights, root)
+    taken.name(str(model.take("modelName") or path.stem))
+    _take_handler(taken, root, handler)
+    settings, requirements = str(model.take("configFile") or ""), str(model.take("requirementsFile") or "")
+    if settings:
+        _take_settings(taken, Fields(mapping(member(root, settings), yaml.safe_load)), settings)
+    if requirements:
         taken.left.append(REQUIREMENTS)
+    _name_others(taken, root, {_MANIFEST, file, settings, requirements, "index_to_name.json"})
+    taken.left += model.leave(_MANIFEST, FACT, "modelVersion", "description")
+    taken.left += manifest.leave(_MANIFEST, FACT, *_FACTS)
+    taken.left += manifest.left(_MANIFEST)
     return taken
+
+
+def _name_others(taken: Taken, root: Source, known: set[str]) -> None:
+    """Name the files that stay behind: those of the handler, such as its code and its `--extra-files`."""
+    names = sorted(name for name, _ in below(root) if name not in known and name not in taken.files)
+    if names:
+        shown = ", ".join(names[:_MOST_NAMED]) + (
+            f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
+        )
+        taken.left.append(f"{shown}: files for the code of the handler; copy what model/handler.py needs into model/")
 
 
 def is_torchscript(file: Source) -> bool:
@@ -89,11 +106,14 @@ def _archive(path: Path) -> zipfile.Path:
     return zipfile.Path(packed)
 
 
-def _manifest(root: Source) -> dict[str, Any]:
+def _manifest(root: Source) -> Fields:
     try:
-        return dict(json.loads(member(root, _MANIFEST).read_text(encoding="utf8"))["model"])
-    except (ValueError, KeyError, TypeError):
-        raise LaunchError(f"{root}: {_MANIFEST} names no model; pack it again with torch-model-archiver") from None
+        manifest = Fields(json.loads(member(root, _MANIFEST).read_text(encoding="utf8")))
+        if [*manifest.part("model")]:
+            return manifest
+    except (ValueError, AttributeError):
+        pass
+    raise LaunchError(f"{root}: {_MANIFEST} names no model; pack it again with torch-model-archiver")
 
 
 def _take_handler(taken: Taken, root: Source, handler: str) -> None:
@@ -114,9 +134,12 @@ def _take_handler(taken: Taken, root: Source, handler: str) -> None:
         taken.keys["postProcessing"] = f"{best} | labels(labels.txt)" if labels else best
 
 
-def _take_settings(taken: Taken, settings: dict[str, Any]) -> None:
-    taken.keys |= {_KEYS[name]: value for name, value in settings.items() if name in _KEYS}
-    if settings.get("deviceType") == "gpu":
-        taken.keys["device"] = "cuda"
-    others = settings.keys() - _KEYS.keys() - {"minWorkers", "deviceType"}
-    taken.left += [f"{name} of the model's configuration: no key of config.yaml means this" for name in sorted(others)]
+def _take_settings(taken: Taken, settings: Fields, file: str) -> None:
+    values = {key: settings.take(name) for name, key in _KEYS.items()}
+    taken.keys |= {key: value for key, value in values.items() if value is not None}
+    if settings.take("deviceType") == "gpu":
+        numbers = settings.every("deviceIds")
+        taken.keys["device"] = ",".join(f"cuda:{number}" for number in numbers) or "cuda"
+    why = "the number of slots is modelParallelism; the section autoscale changes it with the load"
+    taken.left += settings.leave(file, why, "minWorkers")
+    taken.left += settings.left(file)

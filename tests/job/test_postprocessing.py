@@ -9,7 +9,7 @@ import pytest
 
 from cluster_serving.client.original.values import as_original
 from cluster_serving.client.result import read_result
-from cluster_serving.job.postprocessing import make_encoder, pick_top_n, top_n
+from cluster_serving.job.postprocessing import make_encoder, pick_top_n, sigmoid, top_n
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import to_fields
@@ -124,3 +124,13 @@ def test_a_distribution_adds_a_filter(tmp_path):
     environment = {"PYTHONPATH": f"{tmp_path}:{':'.join(sys.path)}"}
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert ran.stdout == "[[1,6.0]]\n", ran.stderr
+
+
+def test_sigmoid_of_each_number():
+    values = np.array([0, 2, -2, 1000, -1000], "f4")
+    found = sigmoid("y", values)
+    assert found.dtype == "f4"
+    np.testing.assert_allclose(found, [0.5, 0.8807971, 0.1192029, 1, 0], atol=1e-7)
+    assert sigmoid("y", np.array([0.5])).dtype == "f8"
+    fields = make_encoder("sigmoid | topN(1)")(False, ["y"], [values])
+    assert fields == make_encoder("topN(1)")(False, ["y"], [found])

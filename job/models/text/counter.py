@@ -20,10 +20,11 @@ class TokenCounter:
     Args:
         tokenizer: A `tokenizers.Tokenizer`, which cuts texts as those of the model are cut.
         most: Most characters of a text that is counted.
+        before: The model computes it before each text, so it counts.
     """
 
-    def __init__(self, tokenizer: Any, most: int) -> None:
-        self._tokenizer, self._most = tokenizer, most
+    def __init__(self, tokenizer: Any, most: int, before: str = "") -> None:
+        self._tokenizer, self._most, self._before = tokenizer, most, before
 
     def counts(self, wanted: bytes, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> TokenCounts:
         """Return the counts of a record, except those that the model's outputs have.
@@ -45,7 +46,7 @@ class TokenCounter:
 
     def _prompt(self, name: str, text: str) -> int:
         if name != _MESSAGES:
-            return self._length(text, whole=False)
+            return self._length(self._before + text, whole=False)
         return sum(self._length(part, whole=True) for part in _contents(json.loads(text)))
 
     def _length(self, text: str, whole: bool) -> int:

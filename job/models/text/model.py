@@ -13,6 +13,7 @@ from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
 from cluster_serving.job.models.text.counter import TokenCounter
+from cluster_serving.job.models.text.layers import Layer
 from cluster_serving.job.models.text.pooling import EmbeddingModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -20,6 +21,9 @@ from cluster_serving.protocol.inputs import Array
 
 INPUT = "text"
 """Name of the input."""
+
+SECOND = "text_pair"
+"""Name of the second input of a pair."""
 
 _IDS, _MASK, _TYPES = "input_ids", "attention_mask", "token_type_ids"
 # Attribute of an encoding for each input.
@@ -38,23 +42,37 @@ def with_text(model: BatchedModel, folder: Path, options: ModelOptions) -> Model
     """
     if tokenizer_file.is_used(folder, options.tokenizer):
         padded, tokenizer = _tokenized(model, folder, options)
-        return TextModel(_embedding(padded, options), tokenizer, options.max_text_length)
+        skipped = 0 if options.pool_prompt else tokenizer_file.prompt_tokens(tokenizer, options.prompt)
+        inner = _embedding(padded, folder, options, skipped)
+        is_pair = options.tokenizer == tokenizer_file.PAIR
+        return TextModel(inner, tokenizer, options.max_text_length, options.prompt, skipped, is_pair)
+    if options.prompt or options.tokenizer == tokenizer_file.PAIR:
+        key = "prompt" if options.prompt else f"tokenizer: {tokenizer_file.PAIR}"
+        raise ModelError(f"{key} is set, and there is no {folder / tokenizer_file.FILE} that reads texts")
     model.prove()
-    return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, options)
+    return _embedding(PaddedModel(model, dict(options.padding)) if options.padding else model, folder, options)
 
 
 class TextModel(Wrapper):
-    """A model of token ids, whose input is a text of at most so many characters.
+    """A model of token ids, whose input is a text, or a pair of texts.
 
-    The model within takes ids, and masks and types if it has such inputs; its records may differ in length.
+    Args:
+        model: Takes ids, and masks and types if it has such inputs; its records may differ in length.
+        tokenizer: The `tokenizers.Tokenizer`.
+        most: Most characters of a text.
+        prompt: Stands before each text.
+        skipped: Tokens that pooling leaves out; a text needs more.
+        is_pair: Two texts become one list of tokens, as for a reranker.
     """
 
-    def __init__(self, model: Model, tokenizer: Any, most: int) -> None:
+    def __init__(
+        self, model: Model, tokenizer: Any, most: int, prompt: str = "", skipped: int = 0, is_pair: bool = False
+    ) -> None:
         super().__init__(model)
-        self._tokenizer, self._most = tokenizer, most
-        self.counter = TokenCounter(tokenizer, most)
+        self._tokenizer, self._most, self._prompt, self._skipped = tokenizer, most, prompt, skipped
+        self.counter = TokenCounter(tokenizer, most, prompt)
         self._sources = [(_SOURCES[spec.name], spec.numpy_dtype) for spec in model.inputs]
-        self.inputs = [TensorSpec(INPUT, "str", (None,))]
+        self.inputs = [TensorSpec(name, "str", (None,)) for name in ((INPUT, SECOND) if is_pair else (INPUT,))]
 
     @property
     def guesses(self) -> bool:
@@ -69,7 +87,10 @@ class TextModel(Wrapper):
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`; raise `InvalidInput` if a text cannot be tokenized."""
-        encodings = [tokenizer_file.encode(self._tokenizer, text, self._most) for text in inputs[0]]
+        encodings = [
+            tokenizer_file.encode(self._tokenizer, texts, self._most, self._prompt, self._skipped)
+            for texts in zip(*inputs, strict=True)
+        ]
         return self._model.predict(
             [
                 gather(np.array(getattr(encoding, source), dtype) for encoding in encodings)
@@ -78,13 +99,16 @@ class TextModel(Wrapper):
         )
 
 
-def _embedding(model: Model, options: ModelOptions) -> Model:
+def _embedding(model: Model, folder: Path, options: ModelOptions, skipped: int = 0) -> Model:
+    if options.embedding_layers and not options.pooling:
+        raise ModelError("embeddingLayers is set without pooling, whose vector the layers take; set pooling: mean")
     if not (options.pooling or options.normalize):
         return model
+    layers = [Layer(folder / name) for name in options.embedding_layers]
     if not model.outputs:
         # Some models name their outputs at the first call only.
         model.warm_up(batch=1)
-    return EmbeddingModel(model, options.pooling, options.normalize)
+    return EmbeddingModel(model, options.pooling, options.normalize, layers, skipped)
 
 
 def _tokenized(model: BatchedModel, folder: Path, options: ModelOptions) -> tuple[Model, Any]:

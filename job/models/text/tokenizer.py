@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from cluster_serving.job.options import NO_TOKENIZER
 from cluster_serving.protocol.errors import EngineMissing, InvalidInput, ModelError, RequestTooLarge
 
 FILE = "tokenizer.json"
+
+PAIR = "pair"
+"""Value of the key `tokenizer`: two texts are tokenized together."""
 
 REQUIREMENT = "cluster-serving[text]"
 """Requirement that installs the package `tokenizers`."""
@@ -82,22 +86,34 @@ def padding_id(tokenizer: Any, folder: Path) -> int:
     return next((found for found in ids if found is not None), 0)
 
 
-def encode(tokenizer: Any, text: str, most: int) -> Any:
-    """Return the `tokenizers.Encoding` of a text of a request, of at most so many characters.
+def encode(tokenizer: Any, texts: Sequence[str], most: int, prompt: str = "", skipped: int = 0) -> Any:
+    """Return the `tokenizers.Encoding` of a text of a request, or of a pair, of at most so many characters each.
+
+    `prompt` stands before the first. More than `skipped` tokens are needed.
 
     Raises:
-        InvalidInput: If the text cannot be tokenized, or has no tokens.
+        InvalidInput: If a text cannot be tokenized, or has no tokens.
         RequestTooLarge: If it has too many characters.
     """
-    if len(text) > most:
-        raise RequestTooLarge(f"the text has {len(text)} characters; at most {most} are taken (maxTextLength)")
+    longest = max(map(len, texts))
+    if longest > most:
+        raise RequestTooLarge(f"the text has {longest} characters; at most {most} are taken (maxTextLength)")
     try:
-        encoding = tokenizer.encode(text)
+        encoding = tokenizer.encode(prompt + texts[0], *texts[1:])
     except Exception as error:
         raise InvalidInput(f"the text cannot be tokenized: {error}") from None
-    if not encoding.ids:
-        raise InvalidInput(f"the text {text[:40]!r} has no tokens")
+    if len(encoding.ids) <= skipped:
+        beside = " beside those of the prompt" if skipped else ""
+        raise InvalidInput(f"the text {texts[0][:40]!r} has no tokens{beside}")
     return encoding
+
+
+def prompt_tokens(tokenizer: Any, prompt: str) -> int:
+    """Return the number of tokens of a prompt, without a special one at its end, as sentence-transformers counts."""
+    if not prompt:
+        return 0
+    encoding = tokenizer.encode(prompt)
+    return len(encoding.ids) - int(bool(encoding.ids) and encoding.special_tokens_mask[-1])
 
 
 def _configured_limit(folder: Path) -> int | None:

@@ -166,6 +166,20 @@ def test_a_key_without_a_value_keeps_its_default(read):
 
 
 @pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("imageScale: 1e-3", "image_scale", 0.001),
+        ("imageMean: [5e-7]", "image_mean", (5e-7,)),
+        ("maxImagePixels: 5e+07", "max_image_pixels", 50_000_000),
+        ("missingValue: -1E3", "missing_value", -1000),
+        ("jobName: 1e5x", "job_name", "1e5x"),
+    ],
+)
+def test_numbers_may_be_written_as_helm_writes_them(read, line, key, value):
+    assert getattr(read(f"modelPath: model\n{line}"), key) == value
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("modelParallelism: two", "modelParallelism is 'two' (text); expected a whole number from 1 to 4096"),
@@ -179,7 +193,7 @@ def test_a_key_without_a_value_keeps_its_default(read):
         ("executionMode: fiber", "executionMode is 'fiber' (text); expected thread or process"),
         (
             "postProcessing: topN(0)",
-            "postProcessing is 'topN(0)' (text); expected topN(n), pickTopN(n), softmax, argmax,",
+            "postProcessing is 'topN(0)' (text); expected topN(n), pickTopN(n), softmax, sigmoid, argmax,",
         ),
         ("imageResize: 224", "imageResize is 224 (a number); expected width,height"),
         ("imageResize: 1,2,3", "imageResize is '1,2,3' (text); expected width,height"),

@@ -122,9 +122,16 @@ def test_models_of_mlflow(taking, tmp_path, text, message):
     assert not (taking.folder / "run").exists()
 
 
-def test_weights_of_hugging_face_without_their_code(taking, tmp_path):
+@pytest.mark.parametrize(
+    ("config", "task"),
+    [
+        ({"model_type": "bert"}, "--library transformers --task feature-extraction"),
+        ({"architectures": ["BertForSequenceClassification"]}, "--task text-classification"),
+    ],
+)
+def test_weights_of_hugging_face_without_their_code(taking, tmp_path, config, task):
     (tmp_path / "bert").mkdir()
-    (tmp_path / "bert" / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (tmp_path / "bert" / "config.json").write_text(json.dumps(config))
     (tmp_path / "bert" / "model.safetensors").touch()
     said = taking.refused(tmp_path / "bert")
-    assert "optimum-cli export onnx --model" in said and "cluster-serving-init --from" in said
+    assert f"optimum-cli export onnx {task} --model" in said and "cluster-serving-init --from" in said

@@ -33,6 +33,28 @@ def test_fields_lists_messages_and_comments_are_read():
 
 
 @pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'"it\'s \"x\""', 'it\'s "x"'),
+        (r"'say \"hi\" it\'s'", 'say "hi" it\'s'),
+        (r'"\303\244 \x41\n"', "ä A\n"),
+        ('"one" " and " \'more\'', "one and more"),
+        ('""', ""),
+        ('"true"', "true"),
+        ("1e-3", 0.001),
+        ("5e-7", 5e-7),
+        ("1.5f", 1.5),
+        ("0x10", 16),
+        ("010", 8),
+        ("-3", -3),
+        ("-inf", -float("inf")),
+    ],
+)
+def test_values_are_written_as_in_protobuf(text, value):
+    assert parse(f"a: {text} b: 1") == {"a": [value], "b": [1]}
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "a: [1, 2",

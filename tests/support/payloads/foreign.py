@@ -205,7 +205,15 @@ def save_hugging_face(folder: Path) -> Path:
     texts.save_tokenizer(made)
     (made / "1_Pooling").mkdir()
     kinds = ("Transformer", "Pooling", "Normalize")
-    modules = [{"idx": at, "type": f"sentence_transformers.models.{kind}"} for at, kind in enumerate(kinds)]
+    modules = [
+        {
+            "idx": at,
+            "name": f"{at}",
+            "path": f"{at}_{kind}" if at else "",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for at, kind in enumerate(kinds)
+    ]
     for name, content in {
         "config.json": {"architectures": ["BertModel"], "model_type": "bert", "hidden_size": texts.SIZE},
         "modules.json": modules,

@@ -1,0 +1,146 @@
+"""Files and fields of other servers that are rarer: each one is used, or named with the way out."""
+
+import json
+
+import pytest
+
+from cluster_serving.launcher import origins
+from cluster_serving.launcher.errors import LaunchError
+from tests.support.payloads import foreign
+
+
+def hugging_face(folder, **files):
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"graph")
+    for name, content in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return origins.read(folder)
+
+
+def classifier(**config):
+    return {"architectures": ["BertForSequenceClassification"]} | config
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ({"id2label": {"0": "LABEL_0"}}, {"postProcessing": "sigmoid"}),
+        ({"id2label": {"0": "LABEL_0"}, "problem_type": "regression"}, {}),
+        (
+            {"id2label": {"0": "LABEL_0"}, "sbert_ce_default_activation_function": "torch.nn.modules.linear.Identity"},
+            {"tokenizer": "pair"},
+        ),
+        (
+            {
+                "id2label": {"0": "LABEL_0"},
+                "sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid", "version": "4.1.0"},
+            },
+            {"postProcessing": "sigmoid", "tokenizer": "pair"},
+        ),
+        (
+            {"id2label": {"0": "a", "1": "b"}, "problem_type": "multi_label_classification"},
+            {"postProcessing": "sigmoid | topN(2) | labels(labels.txt)"},
+        ),
+    ],
+)
+def test_logits_become_what_the_library_returns(tmp_path, config, keys):
+    taken = hugging_face(tmp_path / "rank", config=classifier(**config))
+    assert taken.keys == {"jobName": "rank"} | keys
+
+
+@pytest.mark.parametrize(
+    ("images", "keys", "left"),
+    [
+        (
+            {"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 224, "resample": 2},
+            {"imageScale": 1 / 255, "imageMean": [0.5] * 3, "imageStd": [0.5] * 3, "imageResize": "224,224"},
+            [],
+        ),
+        (
+            {"do_normalize": False, "do_center_crop": True, "crop_size": 192, "size": {"shortest_edge": 256}},
+            {"imageScale": 1 / 255, "imageResize": "192,192"},
+            ["the crop of images"],
+        ),
+        (
+            {"do_normalize": False, "do_rescale": False, "do_flip_channel_order": True, "size": [32, 16], "pad": 3},
+            {"imageColor": "BGR", "imageResize": "32,16"},
+            ["pad of preprocessor_config.json: no key"],
+        ),
+        (
+            {"do_resize": True, "do_normalize": True, "size": {"shortest_edge": 8, "longest_edge": 9}, "resample": 3},
+            {"imageScale": 1 / 255},
+            ["mean and deviation, which are not in", "the size of images"],
+        ),
+    ],
+)
+def test_images_of_present_and_older_classes(tmp_path, images, keys, left):
+    taken = hugging_face(tmp_path / "vit", config={}, preprocessor_config=images)
+    assert taken.keys == {"jobName": "vit", "imageColor": "RGB"} | keys
+    lines = [*taken.left]
+    for start in left:
+        assert any(line.startswith(start) for line in lines), lines
+
+
+def triton(folder, config, **files):
+    (folder / "1").mkdir(parents=True)
+    for name, content in files.items():
+        (folder / "1" / name.replace("_", ".")).write_bytes(content)
+    (folder / "config.pbtxt").write_text(config)
+    return origins.read(folder)
+
+
+def test_triton_with_a_file_of_another_name_and_parameters_of_fil(tmp_path):
+    config = """
+        backend: "fil" max_batch_size: 0 default_model_filename: "my.json"
+        input [{name: "input__0" data_type: TYPE_FP32 dims: [4] reshape { shape: [] }}]
+        parameters [
+            {key: "model_type" value: {string_value: "xgboost_json"}},
+            {key: "predict_proba" value: {string_value: "true"}},
+            {key: "threshold" value: {string_value: "0.5"}}
+        ]
+        dynamic_batching { priority_levels: 2 }
+        version_policy { latest { num_versions: 2 } }
+        model_warmup [{name: "a"}]
+    """
+    taken = triton(tmp_path / "trees", config, my_json=b"{}")
+    assert taken.keys == {"jobName": "trees", "outputs": "probabilities"}
+    assert [*taken.files] == ["1/model.json"]
+    said = "\n".join(taken.left)
+    for named in (
+        "the parameter threshold (0.5)",
+        "max_batch_size 0",
+        "reshape of 'input__0'",
+        "version_policy",
+        "dynamic_batching.priority_levels, model_warmup of config.pbtxt: no key",
+    ):
+        assert named in said
+
+
+def test_triton_with_a_folder_that_names_a_missing_file(tmp_path):
+    with pytest.raises(LaunchError, match="has no b.onnx, which config.pbtxt names as default_model_filename"):
+        triton(tmp_path / "a", 'platform: "onnxruntime_onnx" default_model_filename: "b.onnx"', a_onnx=b"")
+
+
+def test_external_data_of_onnx_is_taken(tmp_path):
+    text = "flavors: {onnx: {data: model.onnx, providers: [CPU]}, python_function: {env: {a: b}}}\nmetadata: {x: 1}\n"
+    folder = foreign.mlflow(tmp_path / "net", text)
+    (folder / "model.onnx").write_bytes(b"..location 0f1e-4a5b..")
+    (folder / "0f1e-4a5b").write_bytes(b"weights")
+    taken = origins.read(folder)
+    assert sorted(taken.files) == ["0f1e-4a5b", "model.onnx"]
+    said = "\n".join(taken.left)
+    assert "providers of the flavor onnx" in said and "env of the flavor python_function" in said
+    assert "metadata of MLmodel: no key" in said
+
+
+def test_extra_files_of_an_archive_are_taken_as_external_data_or_named(tmp_path):
+    settings = "batchSize: 4\njobQueueSize: 50\ndeviceType: gpu\ndeviceIds: [0, 1]\nminWorkers: 1\nhandler: {a: 1}\n"
+    files = {"net.onnx": b"..w.data..", "w.data": b"1", "vocab.txt": "a", "c.yaml": settings}
+    named = {"serializedFile": "net.onnx", "configFile": "c.yaml", "extraFiles": "vocab.txt"}
+    taken = origins.read(foreign.archive(tmp_path / "net.mar", files, **named))
+    assert sorted(taken.files) == ["net.onnx", "w.data"]
+    assert taken.keys == {"jobName": "net", "maxBatchSize": 4, "maxQueueLength": 50, "device": "cuda:0,cuda:1"}
+    said = "\n".join(taken.left)
+    for line in ("vocab.txt: files for the code of the handler", "minWorkers of c.yaml", "handler of c.yaml: no key"):
+        assert line in said
+    assert "model.extraFiles of MAR-INF/MANIFEST.json: no key" in said
