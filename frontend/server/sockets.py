@@ -37,7 +37,7 @@ def listens(sock: socket.socket) -> bool:
 
 
 def can_listen(host: str, port: int, shared: bool) -> bool:
-    """Return True if a socket of this process could listen now; `shared`: beside one that lets others share its port."""
+    """Return True if a socket could listen now; `shared`: also beside one that lets others share its port."""
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
         with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
