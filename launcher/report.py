@@ -15,6 +15,7 @@ from rich.text import Text
 
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs.layout import PROVISIONAL
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.terminal import printable
 from cluster_serving.protocol.generations import CANARY, SERVING, SHADOW
@@ -63,7 +64,7 @@ def changed(change: Changed) -> Text:
 
 
 def listed(jobs: Sequence[JobStatus]) -> Group:
-    """Return a table of jobs, beneath it the last errors of those that do not run well, and their controllers."""
+    """Return a table of jobs, beneath it what to know of them: last errors, controllers, provisional layouts."""
     table = Table(
         "name", "state", "job id", "version", "slots", "for", "answered", "dead letters", box=None, header_style="bold"
     )
@@ -74,7 +75,8 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
     elsewhere = [f"{job.name}: in {printable(job.flink)}, not the Flink of this command" for job in jobs if job.flink]
-    return Group(table, *elsewhere, *errors, *controllers)
+    layouts = [f"{job.name}: layout {printable(job.layout)}" for job in jobs if job.runs and PROVISIONAL in job.layout]
+    return Group(table, *elsewhere, *errors, *controllers, *layouts)
 
 
 def status(job: JobStatus, queued: Mapping[str, int]) -> Text:

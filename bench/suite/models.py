@@ -77,8 +77,8 @@ def save_noop(folder: Path) -> None:
     _save(folder, Model([ops.slice(x, zero, one, one, one)], [x], "bench"))
 
 
-def save_mobilenet(folder: Path, version: int = 1) -> None:
-    """Save MobileNetV2 of Keras applications: `x` float32 [?, 224, 224, 3] from 0 to 255 → `y` float32 [?, 1000].
+def save_network(folder: Path, name: str = "MobileNetV2", version: int = 1) -> None:
+    """Save a network of Keras applications: `x` float32 [?, 224, 224, 3] from 0 to 255 → `y` float32 [?, 1000].
 
     The weights are random. Those of the last layer are large, so that different images get different classes.
     Each version gives other classes.
@@ -87,7 +87,7 @@ def save_mobilenet(folder: Path, version: int = 1) -> None:
     import openvino
 
     keras.utils.set_random_seed(0)
-    base = keras.applications.MobileNetV2(input_shape=(224, 224, 3), weights=None, classifier_activation=None)
+    base = getattr(keras.applications, name)(input_shape=(224, 224, 3), weights=None, classifier_activation=None)
     images = np.random.default_rng(0).random((16, 7, 7, 3)).astype("f4").repeat(32, 1).repeat(32, 2) * 2 - 1
     # Without fitted normalization all images have nearly the same features; fit it to some images.
     for layer in base.layers:
@@ -160,8 +160,10 @@ def main(folder: Path, name: str) -> None:
     saves: dict[str, Callable[[Path], None]] = {
         "mlp": save_mlp,
         "noop": save_noop,
-        "mobilenet": save_mobilenet,
-        "mobilenet-2": partial(save_mobilenet, version=2),
+        "mobilenet": save_network,
+        "mobilenet-2": partial(save_network, version=2),
+        # It computes several times as long for an image, so the server's own work is a smaller share.
+        "resnet": partial(save_network, name="ResNet50V2"),
         "minilm-texts": save_sentences,
         "sleep": save_sleep,
         "encoder": partial(save_encoder, layers=1, size=64, heads=2),

@@ -47,15 +47,16 @@ def images(
     precision: str = "",
     in_flight: int = IN_FLIGHT,
     over_http: bool = False,
+    network: str = "mobilenet",
 ) -> Measurement:
-    """Measure images of 224x224 to the best class, each server in its best layout.
+    """Measure images of 224x224 to the best class of a network, each server in its best layout.
 
     Over HTTP, the job is compared with the peers, and all get the same JSON. The asyncio client's job is also compared
     with the bare loop; if the images are raw float32 (`tensor`) and not JPEG files (`jpeg`), with it alone. With a
     `precision`, all servers compute in it.
     """
     records = _images() if kind == "jpeg" else payload.random_records("x", (224, 224, 3), "float32", scale=255)
-    work = Work(kind, _model(session, "mobilenet"), records, precision=precision, json=over_http)
+    work = Work(kind, _model(session, network), records, precision=precision, json=over_http)
     layouts = _layouts(session, work)
     right = session.peers.right(work)
     with Stack() as stack:
@@ -415,6 +416,11 @@ ROWS = {
         "JPEG over HTTP in float32, 8 in flight", partial(images, precision="float32", over_http=True)
     ),
     "image_latency_http": Row("JPEG over HTTP, one in flight", partial(images, in_flight=1, over_http=True)),
+    "resnet_http": Row("JPEG to ResNet50V2 over HTTP, 8 in flight", partial(images, over_http=True, network="resnet")),
+    "resnet_latency_http": Row(
+        "JPEG to ResNet50V2 over HTTP, one in flight", partial(images, in_flight=1, over_http=True, network="resnet")
+    ),
+    "resnet": Row("JPEG to ResNet50V2, 8 in flight", partial(images, network="resnet")),
     "classes_http": Row("JPEG to 1,000 values as JSON over HTTP, 8 in flight", classes_http),
     "vector_http": Row("Small vector over HTTP, 32 in flight", partial(served, in_flight=HTTP_IN_FLIGHT)),
     "vector_http_128": Row("Small vector over HTTP, 128 in flight", partial(served, in_flight=4 * HTTP_IN_FLIGHT)),

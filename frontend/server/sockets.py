@@ -36,6 +36,18 @@ def listens(sock: socket.socket) -> bool:
     return bool(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
 
+def can_listen(host: str, port: int, shared: bool) -> bool:
+    """Return True if a socket could listen now; `shared`: also beside one that lets others share its port."""
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                share_port(sock)
+            sock.bind(address)
+            return True
+    return False
+
+
 def share_port(sock: socket.socket) -> None:
     """Let a further socket of this user, which asks for it too, listen on the port of a socket."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

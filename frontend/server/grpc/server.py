@@ -171,6 +171,9 @@ class GrpcServer:
         # A second front end of this machine finds the port taken that nobody has chosen.
         ports = [options.grpc_port] if options.has_own_grpc_port else [earlier or options.grpc_port, 0]
         for wanted in ports:
+            # gRPC would write lines of its own about a port that is taken.
+            if not sockets.can_listen(options.interface, wanted, beside):
+                continue
             with suppress(RuntimeError):
                 port = self._add_port(f"{options.url_host}:{wanted}")
                 break

@@ -50,8 +50,9 @@ class TokenCounter:
         return sum(self._length(part, whole=True) for part in _contents(json.loads(text)))
 
     def _length(self, text: str, whole: bool) -> int:
-        if len(text) > self._most:
-            raise ValueError(f"the text has more than {self._most} characters")
+        most = self._most + len(self._before)
+        if len(text) > most:
+            raise ValueError(f"the text has more than {most} characters")
         encoding = self._tokenizer.encode(text, add_special_tokens=not whole)
         rest = encoding.overflowing if whole else ()
         return len(encoding.ids) + sum(len(more.ids) for more in rest)

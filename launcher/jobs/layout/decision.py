@@ -8,7 +8,7 @@ from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.launcher.command_log import say, warn
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.jobs.layout import choice, kept
+from cluster_serving.launcher.jobs.layout import PROVISIONAL, choice, kept
 from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, Layout
 from cluster_serving.launcher.jobs.layout.kept import Measured
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured, measure
@@ -55,11 +55,12 @@ class Decider:
     def decide(self, before: JobOptions | None = None) -> Layout:
         """Return the layout: as configured, as measured earlier, or as measured now.
 
-        With `before`, the options of the job as it runs, nothing is measured: that would disturb the job.
+        With `before`, the options of the job as it runs, only what is provisional is measured again: more than that
+        would disturb the job.
         """
         known = self._read()
         if not (self._asked.is_complete or (known and known.answers(self._asked))):
-            if before is not None:
+            if before is not None and not (known and known.is_provisional):
                 return self._as_before(before)
             known = self._measured(known) or known
         layout = self._usual()
@@ -97,7 +98,7 @@ class Decider:
         if known is None or not known.disturbed:
             return text
         if known.is_provisional:
-            return f"{text}; provisional, as {known.disturbed}: the next start measures again"
+            return f"{text}; {PROVISIONAL}{known.disturbed}: the next start measures again"
         return f"{text}; measured while {known.disturbed}: cluster-serving-cli tune measures again"
 
     def _measured(self, known: Measured | None) -> Measured | None:

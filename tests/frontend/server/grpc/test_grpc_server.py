@@ -183,7 +183,7 @@ def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db
         wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 0)
 
 
-def test_a_taken_port_is_said(front, serve):
+def test_a_taken_port_is_said(front, serve, capfd):
     import asyncio
 
     from cluster_serving.frontend.server.access_log import AccessLog
@@ -199,6 +199,7 @@ def test_a_taken_port_is_said(front, serve):
             await GrpcServer(options, [], Admission(options), Metrics(), AccessLog(False)).start()
 
     asyncio.run(main())
+    assert "chttp2_server" not in capfd.readouterr().err
 
 
 def test_stopping_waits_for_calls(serve, report, job, redis_server):

@@ -142,6 +142,16 @@ def test_a_job_that_runs_keeps_its_layout(decider, model, said):
     assert "cluster-serving-cli tune" in said[0]
 
 
+def test_a_change_of_a_running_job_measures_what_is_provisional_again(decider, model, said, monkeypatch):
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: told(1.2, 0.0, 2))
+    layout = decider(model).decide()
+    monkeypatch.setattr(Surroundings, "disturbance", lambda self: "")
+    keys = {"modelPath": str(model), "modelParallelism": layout.copies, "threadPerModel": 1, "maxBatchSize": 9}
+    decider(model).decide(job_options(Config.model_validate(keys), "before"))
+    assert [line.startswith("Measuring the layout") for line in said] == [True, True]
+    assert "provisional" not in decider(model).described()
+
+
 @pytest.mark.parametrize(
     ("body", "inputs", "reason"),
     [
