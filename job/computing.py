@@ -107,9 +107,10 @@ class _Batches:
         If other clients would wait for so many of them, the rest is refused.
         """
         value = [single for request in value for single in request.each()]
-        room = self._suspects.room(flow) if flow.failing.beside_others else len(value)
+        client = value[0].entry.client
+        room = self._suspects.room(flow) if flow.failing.beside_others(client) else len(value)
         kept, refused = value[:room], value[room:]
-        alone = flow.failing.mostly_fails(value[0].entry.client)
+        alone = flow.failing.mostly_fails(client)
         for part in [[request] for request in kept] if alone else [kept]:
             if part:
                 self._suspects.put_off(part, self._steps(part))

@@ -31,7 +31,8 @@ class FailingClients:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._records: dict[str, _Record] = {}
-        self._others_at = float("-inf")
+        # The last two clients whose requests share batches, and when: at least one of them is another than a given one.
+        self._latest = self._before = ("", float("-inf"))
 
     def __len__(self) -> int:
         return len(self._records)
@@ -49,7 +50,7 @@ class FailingClients:
         """Count the records of a request of a client; return True if they go into a batch of this client alone."""
         record = self._records.get(client)
         if record is None:
-            self._others_at = self._clock()
+            self._note(client)
             return False
         if self._clock() - record.since > _FORGET_S:
             # Older failures count half, and once they are few, not at all.
@@ -60,7 +61,7 @@ class FailingClients:
         record.seen += records
         apart = self.is_apart(client)
         if not apart:
-            self._others_at = self._clock()
+            self._note(client)
         return apart
 
     def is_apart(self, client: str) -> bool:
@@ -73,7 +74,15 @@ class FailingClients:
         record = self._records.get(client)
         return record is not None and 2 * record.failed >= record.seen
 
-    @property
-    def beside_others(self) -> bool:
-        """True if requests of other clients have come in the last seconds."""
-        return self._clock() - self._others_at < _OTHERS_S
+    def beside_others(self, client: str) -> bool:
+        """Return True if requests of clients other than this one have come in the last seconds.
+
+        Clients without a name, as those of the original, may be several.
+        """
+        since = self._clock() - _OTHERS_S
+        return any(at > since and (name != client or not name) for name, at in (self._latest, self._before))
+
+    def _note(self, client: str) -> None:
+        if client != self._latest[0]:
+            self._before = self._latest
+        self._latest = client, self._clock()

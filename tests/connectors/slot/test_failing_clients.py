@@ -69,12 +69,26 @@ def test_other_clients_count_while_they_send(failing, clock):
     for _ in range(2):
         failing.blame("a")
     failing.sends_apart("a")
-    assert not failing.beside_others
+    assert not failing.beside_others("a")
     failing.sends_apart("b")
-    assert failing.beside_others
+    assert failing.beside_others("a")
     clock.now = 6
     failing.sends_apart("a")
-    assert not failing.beside_others
+    assert not failing.beside_others("a")
+
+
+def test_a_client_is_no_other_to_itself(failing):
+    failing.blame("a")
+    assert not failing.sends_apart("a") and not failing.beside_others("a")
+    for name in ("b", "a"):
+        failing.sends_apart(name)
+        assert failing.beside_others("a")
+
+
+def test_clients_without_a_name_may_be_several(failing):
+    failing.blame("")
+    failing.sends_apart("")
+    assert failing.beside_others("")
 
 
 def test_clients_that_change_their_names_take_no_memory(failing):
