@@ -17,6 +17,7 @@ from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from tests.support.fixtures import browser
+from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,10 @@ def test_the_devices_of_the_slots_are_shown(chromium, serve, job, slot):
         expect(device).to_have_text("2 cuda:0, 1 cuda:1")
 
 
+def plot_width(page):
+    return page.locator(".plot").first.evaluate("plot => plot.getBoundingClientRect().width")
+
+
 def test_an_hour_of_history_survives_a_reload(chromium, serve, job, slot, counted, db):
     slot(0, "ready", engine="Echo", version="1")
     counted(**{"1__0__records_answered": 3000})
@@ -164,9 +169,8 @@ def test_an_hour_of_history_survives_a_reload(chromium, serve, job, slot, counte
             page.get_by_label("1 hour").check()
             line = page.locator(".chart", has=page.get_by_role("heading", name="Throughput")).locator(".line")
             expect(line).to_have_count(1)
-            box, plot = line.bounding_box(), page.locator(".plot").first.bounding_box()
-            # 50 of 60 minutes, between the scale and the border.
-            assert 0.6 < box["width"] / plot["width"] < 0.85
+            # 50 of 60 minutes, between the scale and the border; a chart that is being drawn has no box.
+            wait_until(lambda line=line: (box := line.bounding_box()) and 0.6 < box["width"] / plot_width(page) < 0.85)
             row = page.get_by_role("table", name="Versions").get_by_role("row").nth(1)
             expect(row).to_contain_text("3,000")
             # The last sample is some seconds old.
