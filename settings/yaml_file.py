@@ -1,7 +1,9 @@
 """A job's `config.yaml`: its keys, each with the line that it is on, under their present names."""
 
+import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +57,20 @@ def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lamb
 class _Loader(yaml.SafeLoader):
     """YAML whose numbers may be written as 1e-3 and 5e+07, as Helm writes them; YAML 1.1 asks for a dot and a sign."""
 
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
-        value = super().construct_yaml_float(node)
-        return int(value) if "e" in node.value.lower() and value.is_integer() else value
+    def number_or_text(self, node: yaml.ScalarNode) -> float | str:
+        value = self.construct_yaml_float(node)
+        if "e" not in node.value.lower():
+            return value
+        if math.isinf(value):
+            # Such as 12e4567 of a hash.
+            return str(node.value)
+        return int(Decimal(node.value.replace("_", ""))) if value.is_integer() else value
 
 
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
 )
-_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.number_or_text)
 
 
 class _Reader:

@@ -84,7 +84,7 @@ class Completions(OpenAICodec[completions.CompletionRequest]):
         self, model: PublishedModel, asked: completions.CompletionRequest, answer: list[dict[str, Any]]
     ) -> bytes:
         """Write the body of the answer."""
-        return dumps(self.started(model) | completions.whole(answer, self.choice))
+        return dumps(self.started(model) | completions.whole(answer, self.choice, asked.per_prompt))
 
 
 class Chat(Completions):

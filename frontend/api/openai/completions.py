@@ -61,11 +61,13 @@ class CompletionRequest(dataplane.DecodedRequest):
         model: Name of the model; empty for the default model.
         stream: True if the client wants the choices in pieces.
         include_usage: True if it wants the usage after the last piece.
+        per_prompt: Number of choices of each prompt, which follow each other.
     """
 
     model: str
     stream: bool = False
     include_usage: bool = False
+    per_prompt: int = 1
 
 
 def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> CompletionRequest:
@@ -126,7 +128,7 @@ def to_request(
     choices = [one for one in encoded for _ in range(count)]
     includes_usage = _includes_usage(content.get("stream_options"))
     counted = "" if stream and not includes_usage else json.dumps([prompt.name, *(specs.keys() & {"system"})])
-    return CompletionRequest(choices, model, stream, includes_usage, counted=counted)
+    return CompletionRequest(choices, model, stream, includes_usage, count, counted=counted)
 
 
 def model_of(content: Mapping[str, Any]) -> str:
@@ -171,19 +173,21 @@ def text_input(spec: TensorSpec, text: str) -> Array:
     return np.full(() if spec.record_shape == () else (1,), text, object)
 
 
-def whole(answers: Sequence[Mapping[str, Any]], make: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+def whole(
+    answers: Sequence[Mapping[str, Any]], make: Callable[..., dict[str, Any]], per_prompt: int = 1
+) -> dict[str, Any]:
     """Return the choices of complete answers, each made as `choice` does, and the usage."""
     choices = []
     for index, outputs in enumerate(answers):
         said = of_piece(outputs)
         choices.append(make(index, said, said.reason or ("tool_calls" if said.tool_calls else "stop")))
-    return {"choices": choices, "usage": usage(map(counts, answers))}
+    return {"choices": choices, "usage": usage(map(counts, answers), per_prompt)}
 
 
-def usage(pairs: Iterable[tuple[int | None, int | None]]) -> dict[str, int]:
-    """Return the sum of the `counts` of choices; clients rely on it, so what the model does not count is 0."""
+def usage(pairs: Iterable[tuple[int | None, int | None]], per_prompt: int = 1) -> dict[str, int]:
+    """Return the sum of the `counts` of choices, where a prompt counts once; what the model does not count is 0."""
     prompts, completions = zip(*pairs, strict=True)
-    prompt, completion = (sum(count or 0 for count in each) for each in (prompts, completions))
+    prompt, completion = (sum(count or 0 for count in each) for each in (prompts[::per_prompt], completions))
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 

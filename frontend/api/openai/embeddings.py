@@ -87,7 +87,7 @@ def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model
     """Write the body of the answer.
 
     The embedding is the output `embedding` or `embeddings`, or else the only vector of numbers. The output
-    `prompt_tokens` has the number of tokens; without it, token ids count, and texts do not.
+    `prompt_tokens` has the number of tokens; unless all have it, token ids count, and texts do not.
 
     Raises:
         InvalidInput: If the outputs have no such vector, or it has another size than the client wants.
@@ -97,7 +97,7 @@ def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model
         for index, outputs in enumerate(answers)
     ]
     told = [int(np.ravel(outputs[PROMPT])[-1]) for outputs in answers if PROMPT in outputs]
-    tokens = sum(told) if told else asked.tokens
+    tokens = sum(told) if len(told) == len(answers) else asked.tokens
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return dumps({"object": "list", "data": data, "model": model, "usage": usage})
 

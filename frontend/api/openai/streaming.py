@@ -30,7 +30,7 @@ class CompletionStream:
             # In all events but the last one there is none.
             self._fields |= {"usage": None}
         self._tells_usage = asked.include_usage
-        self._choices = len(asked.records)
+        self._choices, self._per_prompt = len(asked.records), asked.per_prompt
         self._begun: set[int] = set()
         self._reasons: dict[int, str] = {}
         self._counts = [(0, 0)] * self._choices
@@ -61,7 +61,9 @@ class CompletionStream:
                     yield self._event([self._piece(index, NOTHING)])
                 yield self._event([self._codec.piece(index, NOTHING, self._reasons.get(index, "stop"), False)])
             if self._tells_usage:
-                yield event(dumps({**self._fields, "choices": [], "usage": completions.usage(self._counts)}))
+                yield event(
+                    dumps({**self._fields, "choices": [], "usage": completions.usage(self._counts, self._per_prompt)})
+                )
         except ServingError as error:
             if not begun:
                 raise

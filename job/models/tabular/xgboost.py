@@ -108,7 +108,7 @@ def _check_codes(name: str, column: Array) -> None:
     Raises:
         InvalidInput: The first value.
     """
-    bad = (column < 0) | (np.trunc(column) != column)
+    bad = (column < 0) | (np.trunc(column) != column) | np.isinf(column)
     bad &= ~np.isnan(column)
     if bad.any():
         value = float(column[bad.argmax()])

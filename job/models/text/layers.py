@@ -75,10 +75,15 @@ class Layer:
             centred = vectors - vectors.mean(axis=-1, keepdims=True)
             # The epsilon of torch.nn.LayerNorm.
             return np.asarray(centred / np.sqrt(centred.var(axis=-1, keepdims=True) + 1e-5) * weight + bias)
-        made = self._activation(vectors @ self._matrix + self._bias)
+        made = self._activation(_product(vectors, self._matrix) + self._bias)
         if not self._adds:
             return np.asarray(made)
-        return np.asarray(made + (vectors if self._residual is None else vectors @ self._residual))
+        return np.asarray(made + (vectors if self._residual is None else _product(vectors, self._residual)))
+
+
+def _product(vectors: Array, matrix: Any) -> Array:
+    # A product of all rows is rounded otherwise than that of one: an answer would depend on the others of its call.
+    return np.stack([row @ matrix for row in vectors])
 
 
 def read_safetensors(file: Path) -> dict[str, Array]:

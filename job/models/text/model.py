@@ -42,6 +42,7 @@ def with_text(model: BatchedModel, folder: Path, options: ModelOptions) -> Model
     """
     if tokenizer_file.is_used(folder, options.tokenizer):
         padded, tokenizer = _tokenized(model, folder, options)
+        _check_prompt(tokenizer, options.prompt)
         skipped = 0 if options.pool_prompt else tokenizer_file.prompt_tokens(tokenizer, options.prompt)
         inner = _embedding(padded, folder, options, skipped)
         is_pair = options.tokenizer == tokenizer_file.PAIR
@@ -97,6 +98,12 @@ class TextModel(Wrapper):
                 for source, dtype in self._sources
             ]
         )
+
+
+def _check_prompt(tokenizer: Any, prompt: str) -> None:
+    most = (tokenizer.truncation or {}).get("max_length")
+    if prompt and most and len(tokenizer.encode(prompt).ids) >= most:
+        raise ModelError(f"prompt takes all {most} tokens of a text (maxTokens), so nothing of the text would be left")
 
 
 def _embedding(model: Model, folder: Path, options: ModelOptions, skipped: int = 0) -> Model:

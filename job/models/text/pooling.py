@@ -98,7 +98,12 @@ class EmbeddingModel(Wrapper):
         # Texts have more tokens than the prompt; records of a warm-up may have fewer.
         first = min(self._skipped, tokens.shape[-2] - 1)
         counted = tokens[..., first:, :]
-        vectors = [pool(counted, first).astype(tokens.dtype, copy=False) for pool in self._pools]
+        # The first token stays that of the whole text, as in sentence-transformers.
+        first_token = _POOLINGS["cls"]
+        vectors = [
+            pool(tokens if pool is first_token else counted, first).astype(tokens.dtype, copy=False)
+            for pool in self._pools
+        ]
         return vectors[0] if len(vectors) == 1 else np.concatenate(vectors, axis=-1)
 
     def _size(self, tokens: int | None) -> int | None:

@@ -52,7 +52,7 @@ def test_a_prompt_stands_before_each_text_and_pooling_may_leave_it_out(folder):
     for options, pooled in [
         ({"pooling": "mean"}, lambda tokens: tokens.mean(axis=0)),
         ({"pooling": "mean", "pool_prompt": False}, lambda tokens: tokens[3:].mean(axis=0)),
-        ({"pooling": "cls", "pool_prompt": False}, lambda tokens: tokens[3]),
+        ({"pooling": "cls", "pool_prompt": False}, lambda tokens: tokens[0]),
         ({"pooling": "weightedmean", "pool_prompt": False}, lambda tokens: weighted(tokens[3:], 3)),
     ]:
         found = results(load(folder, prompt=PROMPT, **options), *map(text, TEXTS))
@@ -87,6 +87,19 @@ def test_layers_compute_with_the_pooled_vector(folder):
         dense = np.tanh(tokens.mean(axis=0) @ matrix.T + bias)
         normed = (dense - dense.mean()) / np.sqrt(dense.var() + 1e-5) * scale + shift
         np.testing.assert_allclose(result["embedding"], normed / np.linalg.norm(normed), atol=1e-5)
+
+
+def test_a_vector_does_not_depend_on_those_beside_it(tmp_path):
+    random = np.random.default_rng(0)
+    weights = {"linear__weight": random.normal(size=(256, 384)).astype("f4")}
+    layer = Layer(save_layer(tmp_path / "2_Dense", {}, **weights))
+    vectors = random.normal(size=(32, 384)).astype("f4")
+    np.testing.assert_array_equal(layer(vectors), np.concatenate([layer(vector[None]) for vector in vectors]))
+
+
+def test_a_prompt_that_takes_all_tokens_of_a_text_is_refused(folder):
+    with pytest.raises(ModelError, match=r"prompt takes all 4 tokens of a text \(maxTokens\)"):
+        load(folder, pooling="mean", prompt="the old cat ran ", max_tokens=4)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f8", "bfloat16"])

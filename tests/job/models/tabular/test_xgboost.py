@@ -193,7 +193,7 @@ def test_what_is_no_code_of_a_category_is_refused_in_a_vector(tmp_path):
     model = xgboost.XGBRegressor(n_estimators=6, n_jobs=1, enable_categorical=True)
     saved(model.fit(frame, y), tmp_path)
     codes = np.stack([frame["size"].cat.codes, frame.floor.cat.codes, frame.area], 1).astype(np.float32)
-    for wrong, told in ((-1, "-1"), (1.5, "1.5")):
+    for wrong, told in ((-1, "-1"), (1.5, "1.5"), (np.inf, "inf")):
         row = codes[0].copy()
         row[1] = wrong
         with pytest.raises(InvalidInput, match=rf"input 'x\[1\]' is {told}; expected the code of a category"):
