@@ -41,6 +41,10 @@ class Answerable(Protocol[T_co]):
         """True if the answer is wanted in pieces."""
 
     @property
+    def counted(self) -> bool:
+        """True if the client wants the tokens of the answer counted."""
+
+    @property
     def rows(self) -> int:
         """Number of records that the inputs have along a first dimension; 0 for a record without that dimension."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.job.models.text.counter import TokenCounter
+from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.postprocessing import Ranking, make_encoder
 from cluster_serving.protocol.errors import InferenceFailed, ServingError
 from cluster_serving.protocol.inputs import Array

@@ -84,10 +84,9 @@ class Gathering:
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
-                request = Request(entry, inputs)
-                if entry.records:
-                    signature = columns.of_record(signature, entry.record_count)
-                    request = request._replace(part=0, rows=entry.record_count)
+                request = Request.of(entry, inputs)
+                if request.rows:
+                    signature = columns.of_record(signature, request.rows)
             except ServingError as error:
                 yield self._batch([Request(entry, {}, error)])
                 continue

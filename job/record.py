@@ -30,6 +30,7 @@ class ProgramRecord(NamedTuple):
     signature: Signature = ()
     error: ServingError | None = None
     in_pieces: bool = False
+    counted: bool = False
     rows: int = 0
 
     def each(self) -> list[ProgramRecord]:

@@ -34,6 +34,11 @@ class Request(NamedTuple):
     part: int = -1
     rows: int = 0
 
+    @classmethod
+    def of(cls, entry: Entry, inputs: Mapping[str, Input]) -> Request:
+        """Return the request of a decoded entry; the records of one that has several are rows."""
+        return cls(entry, inputs, part=0, rows=entry.record_count) if entry.records else cls(entry, inputs)
+
     @property
     def size(self) -> int:
         """Number of records."""
@@ -65,6 +70,11 @@ class Request(NamedTuple):
         """True if the client wants the answer in pieces."""
         return self.entry.in_pieces
 
+    @property
+    def counted(self) -> bool:
+        """True if the client wants the tokens of the answer counted."""
+        return bool(self.entry.counted)
+
     def content(self, outputs: Any, encoding: Encoding) -> Mapping[str, str | bytes]:
         """Return the fields of a result hash with outputs; raise `ServingError` if they cannot be sent."""
         return encoding.fields(self.entry.native, outputs)
@@ -76,7 +86,7 @@ class Request(NamedTuple):
     def succeed(self, outputs: Any, encoding: Encoding) -> Answer:
         """Return the answer with outputs, or with the error if they cannot be sent."""
         try:
-            tokens = self._tokens(outputs, encoding) if self.entry.counted else []
+            tokens = self._tokens(outputs, encoding) if self.counted else []
             # Records of an entry are sent along with the others.
             if self.part >= 0 and (columns := encoding.columns(outputs)) is not None:
                 return self.answer({})._replace(outputs=columns, tokens=tokens)

@@ -10,8 +10,7 @@ from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
-from cluster_serving.job.models.text.counter import TokenCounter
-from cluster_serving.job.models.text.model import TextModel
+from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
@@ -134,8 +133,7 @@ class ServedModel(Servable):
         self.untried = self.model.untried
         self.engine, self.layout, self.inputs = self.model.engine, self.model.layout, self.model.inputs
         self._memories = [BatchMemory(spec.numpy_dtype) for spec in self.model.inputs]
-        if isinstance(self.model, TextModel):
-            self.counter = self.model.counter
+        self.counter = self.model.counter
 
     def steps(
         self,

@@ -48,7 +48,7 @@ class SlotModel:
 
     def __init__(self, options: JobOptions, shared: SharedSlot, first_attempt: bool = True) -> None:
         self._options = options
-        # With the counts of the slot, which end with it.
+        # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
         with ExitStack() as opened:
             self.client: redis.Redis = opened.enter_context(connect(options.redis))

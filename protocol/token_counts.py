@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,12 +26,9 @@ TokenCounts = Mapping[str, int]
 """Number of tokens by name: `PROMPT`, `COMPLETION`, or both; empty if nothing counts them."""
 
 
-_NONE: TokenCounts = MappingProxyType({})
-
-
-def mark(fields: Mapping[str, str | bytes], counts: TokenCounts = _NONE) -> Mapping[str, str | bytes]:
-    """Return the fields of a result with the counts of its record."""
-    return {**fields, TOKENS: json.dumps(counts)} if counts else fields
+def mark(fields: Mapping[str, str | bytes], *counts: TokenCounts) -> Mapping[str, str | bytes]:
+    """Return the fields of a result with the counts of its record, if it has any."""
+    return {**fields, TOKENS: json.dumps(counts[0])} if any(counts) else fields
 
 
 def mark_columns(fields: dict[str, str | bytes], counts: Sequence[TokenCounts]) -> dict[str, str | bytes]:

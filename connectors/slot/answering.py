@@ -34,7 +34,7 @@ class Answering:
         self._options = options.queue
         self._client = connect(self._options)
         self._writing = DedicatedConnection(self._client)
-        # With the counts of the slot, which end with it.
+        # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
         name = f"Redis hash sink of {self._options.job}"
         self._backoff = Backoff(name, metrics.counter("reconnects").inc, shared.counts)

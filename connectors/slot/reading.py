@@ -122,25 +122,16 @@ class Reading:
             deadlines=Deadlines(RedisClock(client), options.deadline_ms),
         )
         shared.open(self.flow)
-        # With the counts of the slot, which end with it.
+        # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
-        self._ticks = shared.ticks
         keys = JobKeys(self._options.job)
         name = keys.consumer(self._options.generation, index)
         peers = keys.consumers(self._options.generation) if self._slots > 1 else None
         self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers)
         self._generation = GenerationView(client, self._control)
         self._slot = Slot(
-            client,
-            self._options,
-            index,
-            self._reader,
-            self._generation,
-            self.flow,
-            self._read_size,
-            self._greedy,
-            metrics,
-            shared.counts,
+            *(client, self._options, index, self._reader, self._generation, self.flow),
+            *(self._read_size, self._greedy, metrics, shared.counts),
         )
         self._stages = [make(self._slot) for make in options.stages]
         self._recovery = Recovery(self._slot, end, self._stages)
@@ -174,8 +165,8 @@ class Reading:
 
     def tick(self) -> Iterator[HandedOver]:
         """Read for a bounded time; yield the requests that the window has to be told of."""
-        self._ticks.note()
-        self._ticks.generations = self._generation.fields
+        self._shared.ticks.note()
+        self._shared.ticks.generations = self._generation.fields
         if self._sends_empty:
             self._sends_empty = False
             yield HandedOver([], more=False)
@@ -250,10 +241,10 @@ class Reading:
         except RedisError as error:
             # Redis may have delivered entries in a reply that was lost.
             self._reader.start_over()
-            self._ticks.problem = str(refusal(self._slot.client, error) or "")
+            self._shared.ticks.problem = str(refusal(self._slot.client, error) or "")
             self._backoff.failed(error)
             return []
-        self._ticks.problem = ""
+        self._shared.ticks.problem = ""
         self._backoff.succeeded()
         if entries:
             self.flow.announce(len(entries))

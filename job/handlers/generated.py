@@ -135,7 +135,8 @@ class _Batch(Generic[T]):
             elif not self._running.keeps[index]:
                 try:
                     pieces[index] = request.content(piece, self._encoding)
-                    self._said.setdefault(index, []).append(_counted(piece))
+                    if request.counted:
+                        self._said.setdefault(index, []).append(_counted(piece))
                 except ServingError as error:
                     ended[index] = request.fail(error)
         if pieces:

@@ -29,7 +29,7 @@ from cluster_serving.job.models.detect import detect, select
 from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
-from cluster_serving.job.models.text.counter import TokenCounter
+from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.options import NO_TOKENIZER, ImageOptions
 from cluster_serving.job.servable import Caller, Servable
 from cluster_serving.protocol.counts import Counts

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
+
+if TYPE_CHECKING:
+    from cluster_serving.job.models.token_counter import TokenCounter
 
 Layout = Literal["HWC", "CHW"]
 """Order of an image's axes: height, width, channel."""
@@ -72,6 +75,7 @@ class Model(ABC):
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
         takes_missing: True if the model computes tables, in which a number may stand for a missing one.
+        counter: Counts the tokens of texts; None without a tokenizer.
         has_pool: True if the engine has a pool of threads that does not survive a fork (`forked`).
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
@@ -88,6 +92,7 @@ class Model(ABC):
     tolerance: float = 1e-3
     overlaps: bool = False
     takes_missing: bool = False
+    counter: TokenCounter | None = None
     has_pool: bool = False
     padded: frozenset[str] = frozenset()
     device: str = CPU

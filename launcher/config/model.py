@@ -45,8 +45,8 @@ _JOB_NAME = "letters, digits, '_', '-' and '.', or {such a name} in braces; up t
 _COUNT = "a whole number of at least 1"
 _NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"
-_POOLING = "mean, cls, last, max, mean_sqrt_len_tokens, weightedmean"
-_POOLING_TEXT = r"^(|POOL( *\+ *POOL)*)$".replace("POOL", f"({_POOLING.replace(', ', '|')}|lasttoken)")
+POOLING = "mean, cls, last, max, mean_sqrt_len_tokens, weightedmean"
+_POOLING_TEXT = r"^(|POOL( *\+ *POOL)*)$".replace("POOL", f"({POOLING.replace(', ', '|')}|lasttoken)")
 _BYTES = "a size such as 4g, 512m or a number of bytes"
 
 
@@ -214,7 +214,7 @@ class Config(Settings):
     prompt: str = key("", "a text, or empty", "Text that stands before each text, such as 'query: '.")
     pooling: str = key(
         "",
-        f"{_POOLING}, several with + between, or empty",
+        f"{POOLING}, several with + between, or empty",
         "Makes one vector, the output embedding, of the vectors of tokens: their mean, that of the first token (cls) "
         "or of the last, or as sentence-transformers defines the others. cls+mean joins two.",
         pattern=_POOLING_TEXT,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 NO_KEY = "no key of config.yaml means this"
@@ -84,3 +85,18 @@ class Fields:
         found = [name for name in names if name in self._content]
         self._read.update(found)
         return [f"{', '.join(found)} of {file}: {why}"] if found else []
+
+
+def read_fields(path: Path) -> Fields | None:
+    """Return the fields of a JSON file beside a model; None if it is missing, or holds something else."""
+    content = read_json(path)
+    return Fields(content) if isinstance(content, dict) else None
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file beside a model holds; None if it is missing, or no JSON."""
+    try:
+        return json.loads(path.read_text("utf8"))
+    except (OSError, ValueError):
+        # The files are a help, no part of the model.
+        return None

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.origins import images, sentence_transformers
-from cluster_serving.launcher.origins.fields import IN_MODEL, Fields
-from cluster_serving.launcher.origins.sentence_transformers import read_fields
+from cluster_serving.launcher.origins.fields import IN_MODEL, Fields, read_fields
 from cluster_serving.launcher.origins.taken import Taken, external_data
 
 EXPECTED = "a folder of Hugging Face, config.json and model.onnx"

@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.launcher.origins.fields import FACT, Fields
-from cluster_serving.launcher.origins.sentence_transformers import read_fields
+from cluster_serving.launcher.origins.fields import FACT, Fields, read_fields
 from cluster_serving.launcher.origins.taken import Taken
 
 _FILE = "preprocessor_config.json"

@@ -1,17 +1,18 @@
 """sentence-transformers: the files beside a model that say how its vectors become an embedding."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
+from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields, read_fields, read_json
 from cluster_serving.launcher.origins.taken import Taken
 
 _MODULES = "modules.json"
 _CONFIG = "config_sentence_transformers.json"
 _LIMITS = "sentence_bert_config.json"
-_NO_LIMIT = 1 << 24
-_WEIGHTS = "model.safetensors"
+# What `job.models.text` knows, of which the launcher imports nothing.
+NO_LIMIT = 1 << 24
+WEIGHTS = "model.safetensors"
+ACTIVATIONS = ("Identity", "Tanh", "ReLU", "Sigmoid", "SiLU")
 _POOLING = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -23,7 +24,6 @@ _POOLING = {
 """Switches of older files, in the order in which the library joins the vectors → our name."""
 
 _NAMES = {*_POOLING.values(), "lasttoken"}
-_ACTIVATIONS = ("Identity", "Tanh", "ReLU", "Sigmoid", "SiLU")
 _FACTS = ("__version__", "model_type", "similarity_fn_name")
 _EXPORT = (
     "export the model with all its modules, and take that over: optimum-cli export onnx --library "
@@ -99,11 +99,11 @@ def _take_layer(
         keys["normalize"] = True
         return ""
     activation = str(config.take("activation_function", "Tanh")).rpartition(".")[2]
-    if kind == "Dense" and activation not in _ACTIVATIONS:
+    if kind == "Dense" and activation not in ACTIVATIONS:
         return f"a Dense with {activation}"
-    weights = folder / path / _WEIGHTS
+    weights = folder / path / WEIGHTS
     if not weights.is_file():
-        return f"a {kind} without {_WEIGHTS}"
+        return f"a {kind} without {WEIGHTS}"
     # The weights have the sizes.
     for name in ("in_features", "out_features", "bias", "dimension", "use_residual"):
         config.take(name)
@@ -142,7 +142,7 @@ def _take_limits(taken: Taken, folder: Path, limits: Fields | None) -> None:
     # Newer files have the limit beside the tokenizer; the one in tokenizer.json does not count for the library.
     tokenizer = read_fields(folder / "tokenizer_config.json") or Fields({})
     limit = limits.take("max_seq_length") or tokenizer.take("model_max_length")
-    if isinstance(limit, int) and 0 < limit < _NO_LIMIT:
+    if isinstance(limit, int) and 0 < limit < NO_LIMIT:
         taken.keys["maxTokens"] = limit
     taken.left += limits.leave(_LIMITS, IN_MODEL, "transformer_task", "modality_config", "module_output_name")
     if limits.take("do_lower_case"):
@@ -162,18 +162,3 @@ def _take_config(taken: Taken, config: Fields) -> None:
         more = "; one that stands before all texts is the key prompt" if "prompt" not in taken.keys else ""
         taken.left.append(f"the prompts {shown} of {_CONFIG}: clients put them before their texts{more}")
     taken.left += config.left(_CONFIG)
-
-
-def read_fields(path: Path) -> Fields | None:
-    """Return the fields of a JSON file beside a model; None if it is missing, or holds something else."""
-    content = read_json(path)
-    return Fields(content) if isinstance(content, dict) else None
-
-
-def read_json(path: Path) -> Any:
-    """Return what a file beside a model holds; None if it is missing, or no JSON."""
-    try:
-        return json.loads(path.read_text("utf8"))
-    except (OSError, ValueError):
-        # The files are a help, no part of the model.
-        return None

@@ -88,8 +88,7 @@ def _files(version: Path, named: str, kind: str) -> dict[str, Source | bytes]:
     if named and not saved.exists():
         raise LaunchError(f"{version} has no {named}, which {_CONFIG} names as default_model_filename")
     files = tree(saved if saved.is_dir() else version, f"{version.name}/")
-    ours = next((name for start, name in _NAMES.items() if kind == start or kind.startswith(f"{start}_")), "")
-    ours = _NAMES.get(kind, ours)
+    ours = _NAMES.get(kind) or next((name for start, name in _NAMES.items() if kind.startswith(f"{start}_")), "")
     own = named or (ours and next((name for name in _FILES if (version / name).is_file()), ""))
     if not ours or saved.is_dir() or not own or Path(own).suffix == Path(ours).suffix != ".json":
         return files

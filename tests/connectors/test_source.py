@@ -273,11 +273,11 @@ def test_a_refusal_that_no_repetition_mends_is_noted_until_it_is(opened, db, job
     tick(slot)
     db.execute_command("ACL", "SETUSER", "default", "-xreadgroup")
     try:
-        wait_until(lambda: tick(slot) is not None and slot._reading._ticks.problem)
-        assert "xreadgroup" in slot._reading._ticks.problem
+        wait_until(lambda: tick(slot) is not None and slot._reading._shared.ticks.problem)
+        assert "xreadgroup" in slot._reading._shared.ticks.problem
     finally:
         db.execute_command("ACL", "SETUSER", "default", "+@all")
-    wait_until(lambda: tick(slot) is not None and not slot._reading._ticks.problem)
+    wait_until(lambda: tick(slot) is not None and not slot._reading._shared.ticks.problem)
 
 
 def test_a_request_is_not_given_up_while_the_slot_that_seemed_dead_still_computes_it(opened, db, job):

@@ -10,7 +10,7 @@ import numpy as np
 
 from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
-from cluster_serving.frontend.api.openai.completions import model_of, prompt_of, text_input
+from cluster_serving.frontend.api.openai.completions import counts, model_of, prompt_of, text_input
 from cluster_serving.frontend.errors import check_count
 from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.columns import Columns
@@ -18,7 +18,6 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
-from cluster_serving.protocol.token_counts import PROMPT
 
 _FORMATS = ("float", "base64")
 _OTHERS = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
@@ -96,8 +95,8 @@ def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model
         {"object": "embedding", "index": index, "embedding": _written(_vector(outputs, asked.dimensions), asked)}
         for index, outputs in enumerate(answers)
     ]
-    told = [int(np.ravel(outputs[PROMPT])[-1]) for outputs in answers if PROMPT in outputs]
-    tokens = sum(told) if len(told) == len(answers) else asked.tokens
+    told = [counts(outputs)[0] for outputs in answers]
+    tokens = asked.tokens if None in told else sum(count or 0 for count in told)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return dumps({"object": "list", "data": data, "model": model, "usage": usage})
 

@@ -126,8 +126,8 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
         for name, array in inputs.items()
     }
     for name in images:
-        for index in [at for at, item in enumerate(inputs[name].flat) if item is None]:
-            _refuse_missing(specs[name], index, False)
+        if None in (files := inputs[name].ravel().tolist()):
+            raise _missing(specs[name], files.index(None))
     values |= {name: Images(inputs[name].reshape(size).tolist()) for name in images}
     if not report.already_batched:
         return RecordsRequest(Columns(values), False)
@@ -202,7 +202,8 @@ def _strings(spec: TensorSpec, array: Array) -> Array:
     texts = np.empty(array.size, object)
     for index, item in enumerate(array.flat):
         if item is None:
-            _refuse_missing(spec, index, takes_missing(spec))
+            if not takes_missing(spec):
+                raise _missing(spec, index)
             continue
         try:
             texts[index] = item.decode()
@@ -211,10 +212,9 @@ def _strings(spec: TensorSpec, array: Array) -> Array:
     return texts.reshape(array.shape)
 
 
-def _refuse_missing(spec: TensorSpec, index: int, is_taken: bool) -> None:
-    if not is_taken:
-        expected = "a text" if spec.dtype == "str" else "an image file"
-        raise InvalidInput(f"input {spec.name!r}: element {index} is null; expected {expected}")
+def _missing(spec: TensorSpec, index: int) -> InvalidInput:
+    expected = "a text" if spec.dtype == "str" else "an image file"
+    return InvalidInput(f"input {spec.name!r}: element {index} is null; expected {expected}")
 
 
 def _classes(name: str, output: Array, count: int, keeps_batch: bool) -> Array:

@@ -58,9 +58,10 @@ class ScikitLearnModel(TabularModel):
                 *(path, written, sklearn.__version__),
             )
         self._loaded = model = _load(path, unknown)
-        self._mixing = next(filter(None, map(_mixing, _parts(model, set()))), "")
-        pooled = (type(part).__module__.startswith(_POOLED) for part in _parts(model, set()))
-        self.has_pool = options.thread_per_model > 1 and any(pooled)
+        parts = [*_parts(model, set())]
+        self._mixing = next(filter(None, map(_mixing, parts)), "")
+        pooled = any(type(part).__module__.startswith(_POOLED) for part in parts)
+        self.has_pool = options.thread_per_model > 1 and pooled
         # BLAS and OpenMP have one number of threads per process, the estimators their own.
         threadpool_limits(options.thread_per_model)
         jobs = [name for name in model.get_params() if name.rpartition("__")[2] == "n_jobs"]

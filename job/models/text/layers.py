@@ -11,7 +11,7 @@ import numpy as np
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
-_WEIGHTS = "model.safetensors"
+WEIGHTS = "model.safetensors"
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 _BFLOAT16 = "BF16"
 
@@ -43,12 +43,12 @@ class Layer:
         self._name = folder.name
         try:
             config = json.loads((folder / "config.json").read_text("utf8"))
-            weights = read_safetensors(folder / _WEIGHTS)
+            weights = read_safetensors(folder / WEIGHTS)
             self._norm = (weights["norm.weight"], weights["norm.bias"]) if "norm.weight" in weights else None
             self._matrix = None if self._norm else weights["linear.weight"].T
         except (OSError, ValueError, KeyError, struct.error) as error:
             raise ModelError(
-                f"{folder} of embeddingLayers cannot be read: {error}; expected config.json and {_WEIGHTS} of a Dense "
+                f"{folder} of embeddingLayers cannot be read: {error}; expected config.json and {WEIGHTS} of a Dense "
                 "or LayerNorm, as sentence-transformers saves it"
             ) from error
         self._bias = weights.get("linear.bias", np.float32(0))

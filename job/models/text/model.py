@@ -12,9 +12,9 @@ from cluster_serving.job.models.base import Model, TensorSpec, Wrapper
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
-from cluster_serving.job.models.text.counter import TokenCounter
 from cluster_serving.job.models.text.layers import Layer
 from cluster_serving.job.models.text.pooling import EmbeddingModel
+from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array

@@ -36,7 +36,7 @@ def _wide(array: Array) -> np.dtype[np.generic]:
     return np.result_type(array.dtype, np.float32)
 
 
-_POOLINGS: Mapping[str, Callable[[Array, int], Array]] = {
+POOLINGS: Mapping[str, Callable[[Array, int], Array]] = {
     "mean": _mean,
     "cls": lambda tokens, _: tokens[..., 0, :],
     "last": lambda tokens, _: tokens[..., -1, :],
@@ -55,7 +55,7 @@ class EmbeddingModel(Wrapper):
 
     Args:
         model: Computes the vectors of tokens, without those of padding. It is closed with this one.
-        pooling: Names of `_POOLINGS` with `+` between, whose vectors are joined; empty if the model pools.
+        pooling: Names of `POOLINGS` with `+` between, whose vectors are joined; empty if the model pools.
         normalize: Divide vectors by their length (L2).
         layers: Compute with the pooled vector, one after the other.
         skipped: Tokens at the start of each record that pooling leaves out, those of a prompt.
@@ -99,7 +99,7 @@ class EmbeddingModel(Wrapper):
         first = min(self._skipped, tokens.shape[-2] - 1)
         counted = tokens[..., first:, :]
         # The first token stays that of the whole text, as in sentence-transformers.
-        first_token = _POOLINGS["cls"]
+        first_token = POOLINGS["cls"]
         vectors = [
             pool(tokens if pool is first_token else counted, first).astype(tokens.dtype, copy=False)
             for pool in self._pools
@@ -118,9 +118,9 @@ class EmbeddingModel(Wrapper):
 
 def _pools(text: str) -> list[Callable[[Array, int], Array]]:
     names = text.replace(" ", "").replace("lasttoken", "last").split("+") if text else []
-    if unknown := [name for name in names if name not in _POOLINGS]:
-        raise ModelError(f"pooling is {text!r}; {unknown[0]!r} is not one of {', '.join(_POOLINGS)}")
-    return [_POOLINGS[name] for name in names]
+    if unknown := [name for name in names if name not in POOLINGS]:
+        raise ModelError(f"pooling is {text!r}; {unknown[0]!r} is not one of {', '.join(POOLINGS)}")
+    return [POOLINGS[name] for name in names]
 
 
 def _unit(vectors: Array) -> Array:

@@ -20,7 +20,7 @@ REQUIREMENT = "cluster-serving[text]"
 
 _SETTINGS = "tokenizer_config.json"
 # Tokenizers without a limit write such a number, 1e30 for instance.
-_NO_LIMIT = 1 << 24
+NO_LIMIT = 1 << 24
 _PADDING = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>", "</s>")
 
 
@@ -118,7 +118,7 @@ def prompt_tokens(tokenizer: Any, prompt: str) -> int:
 
 def _configured_limit(folder: Path) -> int | None:
     limit = _settings(folder).get("model_max_length")
-    return int(limit) if isinstance(limit, int | float) and 0 < limit < _NO_LIMIT else None
+    return int(limit) if isinstance(limit, int | float) and 0 < limit < NO_LIMIT else None
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -5,7 +5,11 @@ import json
 import numpy as np
 import pytest
 
+from cluster_serving.job.models.text import layers, tokenizer
 from cluster_serving.job.models.text.layers import Layer, read_safetensors
+from cluster_serving.job.models.text.pooling import POOLINGS
+from cluster_serving.launcher.config import model
+from cluster_serving.launcher.origins import sentence_transformers
 from cluster_serving.protocol.errors import ModelError
 from tests.support.fixtures.handled import load, results
 from tests.support.payloads import texts
@@ -145,3 +149,9 @@ def test_a_pair_of_texts_is_tokenized_together(folder, tmp_path):
     with torch.no_grad():
         expected = texts.bert()(ids, torch.ones_like(ids), types)[0].mean(axis=0)
     np.testing.assert_allclose(found["embedding"], expected, atol=1e-5)
+
+
+def test_the_launcher_knows_the_same_poolings_layers_and_limits():
+    assert {*model.POOLING.split(", ")} == POOLINGS.keys()
+    assert {*sentence_transformers.ACTIVATIONS} == layers.ACTIVATIONS.keys()
+    assert (sentence_transformers.WEIGHTS, sentence_transformers.NO_LIMIT) == (layers.WEIGHTS, tokenizer.NO_LIMIT)
