@@ -50,13 +50,14 @@ def test_a_command_that_looks_at_no_model_and_no_request_imports_little():
     code = """
 import sys
 from pathlib import Path
-from cluster_serving.launcher import arguments, changing, observing, running, targets
+from cluster_serving.launcher import targets
+from cluster_serving.launcher.commands import arguments, changing, observing, running
 targets.target_of(arguments.config_of(Path("config.yaml")))
 print(*sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"fsspec", "cv2", "numpy", "pyarrow", "httpx", "cryptography.x509", "pydantic_settings", "packaging"}
-    heavy |= {f"cluster_serving.{name}" for name in ("job.models", "launcher.doctor")}
+    heavy |= {f"cluster_serving.{name}" for name in ("job.models", "launcher.commands.doctor")}
     heavy |= {f"cluster_serving.launcher.targets.{name}.application" for name in ("yarn", "kubernetes")}
     assert not heavy & set(ran.stdout.split())
 

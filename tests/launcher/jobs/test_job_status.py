@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from cluster_serving.launcher import report
+from cluster_serving.launcher.commands import report
 from cluster_serving.launcher.config.file import read as read_config
 from cluster_serving.launcher.jobs import job_status
 from cluster_serving.launcher.jobs.lock import locked

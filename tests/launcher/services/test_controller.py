@@ -6,7 +6,7 @@ import signal
 import pytest
 import redis
 
-from cluster_serving.launcher import observing
+from cluster_serving.launcher.commands import observing
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import controller

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import entry_points, origins, report, templates
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, logged_config
+from cluster_serving.launcher import entry_points, origins, templates
 from cluster_serving.launcher.command_log import log, say, warn
+from cluster_serving.launcher.commands import report
+from cluster_serving.launcher.commands.arguments import CONFIG_PATH, ConfigPath, logged_config
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config

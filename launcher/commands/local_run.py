@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import own_module
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath
+from cluster_serving.launcher.commands import own_module
+from cluster_serving.launcher.commands.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.versions import resolved

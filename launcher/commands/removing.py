@@ -4,8 +4,15 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import say
+from cluster_serving.launcher.commands.arguments import (
+    CONFIG_PATH,
+    ConfigPath,
+    JobName,
+    config_of,
+    logged_config,
+    named,
+)
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status, lifecycle
 from cluster_serving.launcher.jobs.removal import forget as forget_job

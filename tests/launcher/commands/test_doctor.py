@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster_serving.launcher.task_logs import chosen
+from cluster_serving.launcher.commands.task_logs import chosen
 from tests.support.fixtures.redis_server import RedisServer
 
 

@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 from cluster_serving.launcher import examples
-from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, config_of, default_job
 from cluster_serving.launcher.commands import DEAD
+from cluster_serving.launcher.commands.arguments import CONFIG_PATH, AsJson, ConfigPath, config_of, default_job
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.launcher.services import redis_server

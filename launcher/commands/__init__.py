@@ -12,7 +12,7 @@ class Command(NamedTuple):
     """A command.
 
     Attributes:
-        module: Module in `launcher`.
+        module: Module in `launcher.commands`.
         function: Function of the module; its docstring begins with `about`.
         about: Help in the list of commands.
     """
@@ -23,7 +23,7 @@ class Command(NamedTuple):
 
     def load(self) -> Callable[..., Any]:
         """Import the module, and return the function."""
-        function: Callable[..., Any] = getattr(import_module(f"cluster_serving.launcher.{self.module}"), self.function)
+        function: Callable[..., Any] = getattr(import_module(f"{__name__}.{self.module}"), self.function)
         return function
 
 
@@ -139,7 +139,5 @@ COMMANDS = {
 }
 """In the order of the help of `cluster-serving`."""
 
-DEAD = Command(
-    "dead_commands", "commands", "Requests and callbacks that were given up: list, show, queue again, remove."
-)
+DEAD = Command("dead", "commands", "Requests and callbacks that were given up: list, show, queue again, remove.")
 """The group `dead`, whose function makes it."""

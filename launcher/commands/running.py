@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import report
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import log, say
+from cluster_serving.launcher.commands import report
+from cluster_serving.launcher.commands.arguments import (
+    CONFIG_PATH,
+    ConfigPath,
+    JobName,
+    config_of,
+    logged_config,
+    named,
+)
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import lifecycle, model_files
 from cluster_serving.launcher.services import controller, front_end

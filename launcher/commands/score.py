@@ -9,8 +9,8 @@ import typer
 from cluster_serving.job.main import check_model
 from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.job.remote.url import absolute, is_url
-from cluster_serving.launcher import own_module
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath
+from cluster_serving.launcher.commands import own_module
+from cluster_serving.launcher.commands.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, model_options
 from cluster_serving.launcher.config.model import Config

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import report, task_logs
-from cluster_serving.launcher.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName, config_of, named
 from cluster_serving.launcher.command_log import warn
+from cluster_serving.launcher.commands import report, task_logs
+from cluster_serving.launcher.commands.arguments import CONFIG_PATH, AsJson, ConfigPath, JobName, config_of, named
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status
@@ -119,7 +119,7 @@ def doctor_(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> N
     Each line says what to do. The exit code is 1 if a check has failed.
     """
     # Imported here: the other commands examine nothing.
-    from cluster_serving.launcher import doctor
+    from cluster_serving.launcher.commands import doctor
 
     styles = {doctor.OK: "green", doctor.WARNING: "yellow", doctor.FAILED: "red"}
     found = list(doctor.examine(config_of(config_path), config_path))

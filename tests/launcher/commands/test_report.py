@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.launcher import report
+from cluster_serving.launcher.commands import report
 from cluster_serving.launcher.config import file as config_file
 
 

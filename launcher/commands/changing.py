@@ -6,16 +6,23 @@ from typing import Annotated
 
 import typer
 
-from cluster_serving.launcher import report
-from cluster_serving.launcher.arguments import CONFIG_PATH, ConfigPath, JobName, config_of, logged_config, named
 from cluster_serving.launcher.command_log import log, warn
+from cluster_serving.launcher.commands import report
+from cluster_serving.launcher.commands.arguments import (
+    CONFIG_PATH,
+    ConfigPath,
+    JobName,
+    config_of,
+    logged_config,
+    named,
+)
+from cluster_serving.launcher.commands.running import by_command, start_front_end, start_job
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.jobs.restart import restart as restart_job
 from cluster_serving.launcher.rollout import change
 from cluster_serving.launcher.rollout.change import Changed, NotBeside
-from cluster_serving.launcher.running import by_command, start_front_end, start_job
 from cluster_serving.launcher.services import front_end
 from cluster_serving.launcher.terminal import Progress, console
 from cluster_serving.settings.errors import SettingsError

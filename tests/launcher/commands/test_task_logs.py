@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from cluster_serving.launcher import task_logs
+from cluster_serving.launcher.commands import task_logs
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from tests.support.fixtures.http_server import HttpServer
 
