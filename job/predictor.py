@@ -15,20 +15,16 @@ from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
-from cluster_serving.job.handlers.generated import Generated, Writer
-from cluster_serving.job.handlers.handled import HandledModel
-from cluster_serving.job.handlers.records import named
 from cluster_serving.job.images import read_size
-from cluster_serving.job.models import HANDLER, check, load_lock
-from cluster_serving.job.models.base import StartedRecord, TensorSpec
-from cluster_serving.job.models.batched.watch import Watch
-from cluster_serving.job.models.location import locate
+from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
+from cluster_serving.job.pieces import Writer
 from cluster_serving.job.postprocessing import Unfit
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
-from cluster_serving.job.servable import Servable, ServedModel
+from cluster_serving.job.servable import Given, Servable
 from cluster_serving.job.timeout import NotComputed, Watched
+from cluster_serving.job.ways import way_of
 from cluster_serving.protocol import encryption
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
@@ -87,7 +83,7 @@ class Predictor:
         job: str = "",
         version: str = FIRST,
         counts: Counts | None = None,
-        watch: Watch | None = None,
+        watch: CallWatch | None = None,
     ) -> None:
         options = model if isinstance(model, ModelOptions) else ModelOptions(str(Path(model).absolute()))
         self._counts = counts or Counts()
@@ -99,19 +95,13 @@ class Predictor:
         self._image = image
         self._post_processing = post_processing
         self._already_batched = batch.input_already_batched
-        kind: type[Servable] = ServedModel
-        make: Callable[[], Servable] = partial(ServedModel, options, secret, self._counts, batch.max_batch_size)
-        format = check(options).format
-        if format == HANDLER:
-            kind = HandledModel
-            make = partial(HandledModel, options, secret, image, batch.max_batch_size, job, version, self._counts)
+        way = way_of(Given(options, secret, image, batch.max_batch_size, job, version, self._counts))
         if image.record_key is not None:
             encryption.prepare(image.record_key)
-        self._encoding = kind.encoding(post_processing, locate(options.path))
+        self._encoding = way.encoding(post_processing)
 
         def load() -> Servable:
-            with load_lock.held(format.lock, options):
-                servable = make()
+            servable = way.load()
             if watch is not None and servable.model is not None:
                 servable.model.watch_with(watch)
             return servable
@@ -119,7 +109,7 @@ class Predictor:
         timeout = options.inference_timeout_s
         self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
         self._encoding.counter = self.servable.counter
-        self._generated = Generated(self._call, self._encoding) if self.servable.generates else None
+        self._generated = self.servable.generated(self._call, self._encoding)
         # A copy of the model that may use several threads uses them to decode large images, too.
         threads = options.thread_per_model
         self._decoders = ThreadPoolExecutor(threads, "decoder") if threads > 1 else None
@@ -128,7 +118,7 @@ class Predictor:
             None if inputs is None else {batched: self._preprocessor(inputs, batched) for batched in (False, True)}
         )
         # Records of one size, whose outputs are sent as they are, can be rows.
-        plain = self._encoding.is_plain and not self._already_batched and kind is ServedModel
+        plain = self._encoding.is_plain and not self._already_batched and way.in_rows
         padded = self.servable.model is not None and self.servable.model.padded
         self._in_rows = self._preprocessor(inputs, True, any_rows=True) if inputs and plain and not padded else None
         try:
@@ -149,7 +139,7 @@ class Predictor:
         options: JobOptions,
         secret: tuple[str, str] = ("", ""),
         counts: Counts | None = None,
-        watch: Watch | None = None,
+        watch: CallWatch | None = None,
     ) -> P:
         """Return the predictor of a slot of a job."""
         return cls(
@@ -398,7 +388,7 @@ class Predictor:
             return
         indices, records = [*ready], [*ready.values()]
         if self._generated is not None and not batched:
-            generated = self._generated.answers([requests[index] for index in indices], named(names, records))
+            generated = self._generated.answers([requests[index] for index in indices], names, records)
             yield {indices[position]: answer for position, answer in generated}
             return
         for step in self.servable.steps(self._call, names, records, batched, failure):

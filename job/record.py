@@ -73,7 +73,7 @@ class ProgramRecord(NamedTuple):
 
 
 class PieceFunction:
-    """Place of pieces (`handlers.generated.Writer`): a function, which takes the position of a record and its piece."""
+    """Place of pieces (`pieces.Writer`): a function, which takes the position of a record and its piece."""
 
     def __init__(self, on_piece: Callable[[int, NamedOutputs], object], positions: Sequence[int] = ()) -> None:
         self._on_piece = on_piece

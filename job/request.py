@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.job.encoding import Encoding
-from cluster_serving.job.handlers.failure import HandlerFailed
+from cluster_serving.job.failure import HandlerFailed
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError

@@ -1,20 +1,25 @@
 """What a predictor computes with: a model, or the user's own code around models (`handlers.handled`)."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, merge, search, split
 from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Encoding
-from cluster_serving.job.models import load_model
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
-from cluster_serving.job.models.token_counter import TokenCounter
-from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.options import ImageOptions, ModelOptions
+from cluster_serving.job.pieces import Generating
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
 from cluster_serving.protocol.inputs import Array
+
+if TYPE_CHECKING:
+    from cluster_serving.job.models.token_counter import TokenCounter
 
 T = TypeVar("T")
 
@@ -24,6 +29,43 @@ class Caller(Protocol):
 
     def __call__(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
         """Return the result of the function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a servable is loaded from.
+
+    Attributes:
+        model: Options of the model.
+        secret: Secret and salt of an encrypted model.
+        image: Options of encoded images.
+        most: Most records of a call.
+        job: Name of the job, for a handler.
+        version: Version of the job, for a handler.
+        counts: Place of figures.
+    """
+
+    model: ModelOptions
+    secret: tuple[str, str]
+    image: ImageOptions
+    most: int
+    job: str
+    version: str
+    counts: Counts
+
+
+class Way(NamedTuple):
+    """A way to compute the records of a model folder; `ways` lists all.
+
+    Attributes:
+        encoding: Makes the encoding of the outputs, of filters and the folder.
+        in_rows: True if records may be rows of arrays (`rows`).
+        load: Loads a copy, and warms it up.
+    """
+
+    encoding: Callable[[str], Encoding]
+    in_rows: bool
+    load: Callable[[], Servable]
 
 
 class Servable(ABC):
@@ -38,7 +80,6 @@ class Servable(ABC):
         layout: Order of the axes of images.
         model: The only model, which computes the records; None if a handler's own code does.
         is_direct: Records are the inputs of this model; images become its dtype when they join a batch.
-        generates: Answers can be made in pieces (`handlers.generated`).
         zeros: Outputs of a batch of one record of zeros, or of their shape; None if they are not known.
         untried: Why no record has been computed, not even to try the model; empty if one has.
         counter: Counts the tokens of texts; None without a tokenizer.
@@ -50,7 +91,6 @@ class Servable(ABC):
     layout: Layout
     model: Model | None
     is_direct: bool = True
-    generates: bool = False
     zeros: Sequence[Any] | None = None
     untried: str = ""
     counter: TokenCounter | None = None
@@ -74,6 +114,10 @@ class Servable(ABC):
     def overlaps(self) -> bool:
         """True if `start` can be used."""
         return self.model is not None and self.model.overlaps
+
+    def generated(self, call: Caller, encoding: Encoding) -> Generating | None:
+        """Return what makes answers in pieces; None if all answers are whole."""
+        return None
 
     @abstractmethod
     def steps(
@@ -111,19 +155,16 @@ class Servable(ABC):
 
 
 class ServedModel(Servable):
-    """A model of one of the engines.
-
-    `secret` has secret and salt of an encrypted one, and `most` is the most records of a call.
+    """A model of one of the engines, which is loaded.
 
     Raises:
-        ModelError: If the model cannot be loaded, or fails on a batch of zeros.
-        EngineMissing: If the engine is not installed.
+        ModelError: If the model fails on a batch of zeros.
     """
 
     model: Model
 
-    def __init__(self, options: ModelOptions, secret: tuple[str, str], counts: Counts, most: int) -> None:
-        self.model = load_model(options, *secret, most)
+    def __init__(self, model: Model, counts: Counts) -> None:
+        self.model = model
         self.model.count_into(counts)
         try:
             zeros = self.model.warm_up(batch=1)

@@ -10,12 +10,10 @@ from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.connectors.slot.redis import connect
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
-from cluster_serving.job.models.batched.watch import Watch
-from cluster_serving.job.models.content import Content
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
-from cluster_serving.job.sharing import Sharing
+from cluster_serving.job.ways import sharing_of
 from cluster_serving.protocol import machine, memory
 from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.metrics import (
@@ -96,20 +94,20 @@ class SlotModel:
             timeout = SECRET_TIMEOUT if first_attempt else 0.0
             self._reporter.secret = wait_for_secret(self.client, self._options.redis.job, timeout)
         began, before = time.monotonic(), memory.resident()
-        self._watch = self._watching()
+        self._watch_over()
         options = self._options.in_slot(self._shared.index)
         predictor = Predictor.of(options, self._reporter.secret, self._shared.counts, self._watch)
         self._measured(time.monotonic() - began, memory.resident() - before)
         return predictor
 
-    def _watching(self) -> Watch:
-        """Return the watch over the model to be loaded, which knows what an earlier one has found."""
-        watch, content = Watch(self._shared.counts), Content(self._options.model)
+    def _watch_over(self) -> None:
+        """Watch over the model to be loaded, with what an earlier watch has found."""
+        sharing = sharing_of(self._options.model, self._shared.counts)
         marks = self._reporter.marks()
-        if marks and (reason := marks.get(self._options.submission) or marks.get(content.digest())):
-            watch.end(reason)
-        self._reporter.sharing = Sharing(watch, content)
-        return watch
+        if marks and (reason := marks.get(self._options.submission) or marks.get(sharing.digest())):
+            sharing.end(reason)
+        self._reporter.sharing = sharing
+        self._watch = sharing.watch
 
     def _measured(self, seconds: float, grown: int) -> None:
         watch = self._watch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster_serving.job.handlers.failure import HandlerFailed
+from cluster_serving.job.failure import HandlerFailed
 from cluster_serving.job.postprocessing import Ranking
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.record import NamedOutputs, Value, convert

@@ -41,7 +41,7 @@ _CLOSE_TIMEOUT = 2.0
 
 
 class Sharing(Protocol):
-    """Whether the records of the slot's model share calls (`job.sharing`)."""
+    """Whether the records of the slot's model share calls (`job.models.batched.sharing`)."""
 
     @property
     def ended(self) -> str:

@@ -1,38 +1,22 @@
 """Answers of a handler whose `predict` is a generator: their pieces leave as they are made."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
-from cluster_serving.job.batch import NotWritten, isolate
+from cluster_serving.job.batch import Arrays, NotWritten, isolate
 from cluster_serving.job.computation import Answerable
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.handler import END
-from cluster_serving.job.handlers.records import Record, groups
+from cluster_serving.job.handlers.records import Record, groups, named
 from cluster_serving.job.handlers.running import Running, joined
+from cluster_serving.job.pieces import Writer
 from cluster_serving.job.servable import Caller
 from cluster_serving.job.timeout import NotComputed
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
 
 T = TypeVar("T")
-
-
-class PieceAttempt(Protocol):
-    """One attempt at the answers of a batch (`connectors.slot.pieces`)."""
-
-    def add(self, pieces: Mapping[int, Any]) -> Sequence[int]:
-        """Send pieces, given by the index of their record; return the indices of those that nobody waits for."""
-
-
-class Writer(Protocol):
-    """Place of the pieces (`connectors.slot.pieces`)."""
-
-    def attempt(self, entries: Sequence[Any]) -> PieceAttempt:
-        """Begin to answer records, given by their `entry`."""
-
-    def answer(self, answers: Sequence[Any]) -> None:
-        """Send answers before those of the rest of their batch."""
 
 
 class Generated:
@@ -51,13 +35,15 @@ class Generated:
         self.encoding = encoding
         self.writer: Writer | None = None
 
-    def answers(self, requests: Sequence[Answerable[T]], records: Sequence[Record]) -> Iterator[tuple[int, T]]:
-        """Yield the answers of records, with their positions; see `NotComputed`.
+    def answers(
+        self, requests: Sequence[Answerable[T]], names: Sequence[str], records: Sequence[Arrays]
+    ) -> Iterator[tuple[int, T]]:
+        """See `pieces.Generating.answers`.
 
         Raises:
             Exception: Any that the writer raises.
         """
-        prepared: list[Any] = isolate(self._preprocess, records)
+        prepared: list[Any] = isolate(self._preprocess, named(names, records))
         yield from _failed(requests, range(len(requests)), prepared)
         for members in groups(prepared):
             try:

@@ -14,23 +14,26 @@ import numpy as np
 
 from cluster_serving.job.batch import Arrays, BatchMemory, SuspectItem, attempt, gather, isolate, search
 from cluster_serving.job.computation import Steps
+from cluster_serving.job.encoding import Encoding
+from cluster_serving.job.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.encoding import HandledEncoding
 from cluster_serving.job.handlers.engine import Engine
-from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
+from cluster_serving.job.handlers.generated import Generated
 from cluster_serving.job.handlers.handler import METHODS, Context, method
 from cluster_serving.job.handlers.load import Code
 from cluster_serving.job.handlers.metrics import HandlerMetrics
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
 from cluster_serving.job.handlers.running import Running, run
-from cluster_serving.job.models import ModelFiles, ModelOptions, decrypted, load_engine, load_lock, served
+from cluster_serving.job.models import load_lock
 from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, dummy_inputs
-from cluster_serving.job.models.detect import detect, select
+from cluster_serving.job.models.detect import ModelFiles, detect, select
 from cluster_serving.job.models.devices import device_of_handler
+from cluster_serving.job.models.loading import decrypted, load_engine, served
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.models.token_counter import TokenCounter
-from cluster_serving.job.options import NO_TOKENIZER, ImageOptions
+from cluster_serving.job.options import NO_TOKENIZER, ImageOptions, ModelOptions
 from cluster_serving.job.servable import Caller, Servable
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
@@ -100,6 +103,10 @@ class HandledModel(Servable):
         """Devices of the models, and of the handler if it has asked for its own."""
         devices = [*(engine.model.device for engine in self._engines.values()), self._own_device]
         return ",".join(dict.fromkeys(filter(None, devices)))
+
+    def generated(self, call: Caller, encoding: Encoding) -> Generated | None:
+        """See `Servable.generated`; a handler generates if its `predict` is a generator."""
+        return Generated(call, encoding) if self.generates else None
 
     def steps(
         self,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import numpy as np
 
 from cluster_serving.job.models import forked
-from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
@@ -21,6 +20,7 @@ from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
 
 if TYPE_CHECKING:
+    from cluster_serving.job.models.graph.network import Graph
     from cluster_serving.job.models.token_counter import TokenCounter
 
 Layout = Literal["HWC", "CHW"]
@@ -48,8 +48,15 @@ class StartedRecord:
 class CallWatch(Protocol):
     """What watches the calls that records share (`batched.watch.Watch`)."""
 
+    @property
+    def is_due(self) -> bool:
+        """True if a record waits for `check`."""
+
     def attach(self, model: Any) -> None:
         """Watch over a model, in place of an earlier copy."""
+
+    def check(self, call: Callable[[Callable[[], list[str]]], list[str]]) -> None:
+        """Compute the record that waits again alone; see `Watch.check`."""
 
     def shared(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         """Note a call with several records, batch first."""

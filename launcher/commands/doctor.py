@@ -11,7 +11,7 @@ from pathlib import Path
 
 from redis.exceptions import RedisError
 
-from cluster_serving.job.main import check_model
+from cluster_serving.job.models.folder import check_model
 from cluster_serving.launcher.config import versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config

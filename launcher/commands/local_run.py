@@ -42,4 +42,4 @@ def try_(
         "inputs": inputs or [],
         "watch": not once and sys.stdout.isatty(),
     }
-    own_module.run("cluster_serving.job.dev_runner", given)
+    own_module.run("cluster_serving.job.programs.dev_runner", given)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster_serving.job.main import check_model
+from cluster_serving.job.models.folder import check_model
 from cluster_serving.job.options import CPU, JobOptions
 from cluster_serving.job.remote.url import absolute, is_url
 from cluster_serving.launcher.commands import own_module

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cluster_serving.job.main import number_of, version_folders
+from cluster_serving.job.models.folder import number_of, version_folders
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST

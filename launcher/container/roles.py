@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import yaml
 from redis.exceptions import RedisError
 
-from cluster_serving.job.main import check_model
+from cluster_serving.job.models.folder import check_model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config import file, versions
 from cluster_serving.launcher.config.job_options import job_options, model_options, sized_for

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from redis.exceptions import RedisError
 
-from cluster_serving.job.main import check_model
+from cluster_serving.job.models.folder import check_model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import Say, say, warn

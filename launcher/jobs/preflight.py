@@ -27,7 +27,7 @@ def run(home: FlinkHome, options: JobOptions, secret: tuple[str, str], timeout: 
     Raises:
         LaunchError: If a slot could not serve the model; the message has the cause.
     """
-    command = python_command("cluster_serving.job.rehearsal")
+    command = python_command("cluster_serving.job.programs.rehearsal")
     given = json.dumps({"options": options.to_json(), "secret": secret})
     try:
         ran = subprocess.run(  # noqa: S603 - our own module, no shell

@@ -23,7 +23,7 @@ from typing import NoReturn
 
 from redis.exceptions import RedisError
 
-from cluster_serving.job.main import check_model
+from cluster_serving.job.models.folder import check_model
 from cluster_serving.launcher.command_log import log, say
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config import versions

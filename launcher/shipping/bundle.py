@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
 
-from cluster_serving.job.main import check_model, engine_requirements
+from cluster_serving.job.models.folder import check_model, engine_requirements
 from cluster_serving.job.options import NO_TOKENIZER, JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import versions

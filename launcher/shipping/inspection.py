@@ -42,7 +42,7 @@ def inspect(address: str, warn: Callable[[str], None], handler: str = "") -> Ins
     shown = ModelUrl.parse(address)
     try:
         ran = subprocess.run(  # noqa: S603 - our own module, no shell
-            python_command("cluster_serving.job.inspection"),
+            python_command("cluster_serving.job.programs.inspection"),
             input=json.dumps({"address": address, "handler": handler}),
             capture_output=True,
             timeout=_TIMEOUT_S,

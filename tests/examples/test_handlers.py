@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from cluster_serving.job.dev_runner import read_inputs
+from cluster_serving.job.programs.dev_runner import read_inputs
 from cluster_serving.job.trial import InvalidInput, Trial
 from tests.support.payloads import model_zoo, texts
 

@@ -94,7 +94,7 @@ def models(tmp_path_factory):
 def loaded():
     """Load each model once for all inputs, filters and clients."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cluster_serving.job.servable.load_model", cache(load_model))
+        patch.setattr("cluster_serving.job.ways.load_model", cache(load_model))
         # A filter that does not fit closes a model that others go on using.
         patch.setattr("cluster_serving.job.servable.ServedModel.close", lambda model: None)
         yield

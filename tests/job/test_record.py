@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.job import predictor as module
-from cluster_serving.job.handlers.failure import HandlerFailed
+from cluster_serving.job.failure import HandlerFailed
 from cluster_serving.job.options import BatchOptions, ImageOptions, ModelOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, RequestTooLarge

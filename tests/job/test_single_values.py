@@ -9,7 +9,7 @@ from cluster_serving.client.convert import inputs_of, to_inputs
 from cluster_serving.client.texts import TextInputs
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2.batch import to_records
-from cluster_serving.job.dev_runner import read_inputs
+from cluster_serving.job.programs.dev_runner import read_inputs
 from cluster_serving.job.trial import Trial
 from cluster_serving.protocol.tensors import decode
 

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 
-from cluster_serving.job.main import engine_requirements
+from cluster_serving.job.models.folder import engine_requirements
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.jobs.layout.choice import SIZES, Asked, Figure, has_figures

@@ -165,7 +165,7 @@ class _Copies:
     def _begin(self) -> None:
         options = self._options.in_slot(len(self._processes))
         process = subprocess.Popen(  # noqa: S603 - our own module, no shell
-            python_command("cluster_serving.job.measurement"),
+            python_command("cluster_serving.job.programs.measurement"),
             cwd=self._folder,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

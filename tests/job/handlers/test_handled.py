@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from redis.exceptions import ConnectionError
 
-from cluster_serving.job import timeout
-from cluster_serving.job.handlers import failure
+from cluster_serving.job import failure, timeout
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.job.models import check, detect
+from cluster_serving.job.models.detect import check, detect
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 

@@ -9,7 +9,7 @@ import pytest
 import tokenizers
 
 from cluster_serving.job.handlers import InvalidInput
-from cluster_serving.job.models import check, detect
+from cluster_serving.job.models.detect import check, detect
 from cluster_serving.job.models.text import pooling, tokenizer
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError, RequestTooLarge

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from cluster_serving.job.inspection import inspect
+from cluster_serving.job.programs.inspection import inspect
 from cluster_serving.job.remote.fetch import fetch
 from cluster_serving.protocol.errors import ModelError
 from tests.support.fixtures.redis_server import free_port

@@ -9,10 +9,10 @@ import cv2
 import numpy as np
 import pytest
 
-from cluster_serving.job.dev_runner import await_change, read_inputs
 from cluster_serving.job.handlers import InvalidInput
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
+from cluster_serving.job.programs.dev_runner import await_change, read_inputs
 from cluster_serving.protocol.inputs import Image
 from tests.support.fixtures.cluster import run
 from tests.support.fixtures.handled import write
@@ -55,7 +55,7 @@ def test_a_failure_shows_the_whole_stack_and_a_saved_file_runs_again(tmp_path):
     options = JobOptions("start", ModelOptions(str(tmp_path)), RedisOptions("redis://localhost"))
     given = {"options": options.to_json(), "inputs": ["x=[1.0]"], "watch": True}
     with subprocess.Popen(
-        [sys.executable, "-m", "cluster_serving.job.dev_runner"],
+        [sys.executable, "-m", "cluster_serving.job.programs.dev_runner"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from cluster_serving.job.models import load_engine
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.detect import detect
 from cluster_serving.job.models.graph.walk import Finding
+from cluster_serving.job.models.loading import load_engine
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cluster_serving.job.dev_runner import shown
+from cluster_serving.job.programs.dev_runner import shown
 
 
 def test_outputs_are_shown_by_name():

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 FAILURES = (Exception, SystemExit)
 """What the code of a handler may raise; a library that exits fails its record, not the process."""
 
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parent / "handlers")
 
 _limit = LogLimit(most=1)
 

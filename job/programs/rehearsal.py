@@ -1,6 +1,6 @@
 """Rehearsal of a start: loads the model of a job as a slot does, in a process of its own.
 
-Usage: python -m cluster_serving.job.rehearsal
+Usage: python -m cluster_serving.job.programs.rehearsal
 
 Standard input has JSON: the options of the job, and secret and salt of an encrypted model. The process prints why the
 model cannot be served, and exits with 1 then.

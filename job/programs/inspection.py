@@ -1,6 +1,6 @@
 """Survey of a model in a store: what can be told of it without fetching it.
 
-Usage: python -m cluster_serving.job.inspection
+Usage: python -m cluster_serving.job.programs.inspection
 
 Standard input has JSON: the `address`, and the `handler` of the options. The process prints JSON: the `engine` of the
 model, or an empty text if the model is an archive; its `size` in bytes, or null; `text`, true if it may have a

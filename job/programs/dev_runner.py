@@ -1,6 +1,6 @@
 """Program of `cluster-serving-cli try`: runs a model folder on one record, and again after each change of a file.
 
-Usage: python -m cluster_serving.job.dev_runner
+Usage: python -m cluster_serving.job.programs.dev_runner
 
 Standard input has JSON: the `options` of the job, the `inputs` as they were written, and `watch`. The process ends with
 1 if the last run failed.
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.handlers.failure import HandlerFailed, own_frames
+from cluster_serving.job.failure import HandlerFailed, own_frames
 from cluster_serving.job.models.base import TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import HANDLER_FILE
 from cluster_serving.job.models.location import locate

@@ -1,6 +1,6 @@
 """Measurement of a layout: copies of a model, with a number of threads each, compute the batches that are asked for.
 
-Usage: python -m cluster_serving.job.measurement
+Usage: python -m cluster_serving.job.programs.measurement
 
 Each line of standard input, and of standard output, is JSON. The first line of input has the options of the job, and
 secret and salt of an encrypted model. The answer has the device of the model, or why nothing can be measured. Each

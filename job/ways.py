@@ -1,0 +1,56 @@
+"""The ways to compute the records of a model folder: the user's own code, or a model of an engine.
+
+A further way is a function here, and its place in `_WAYS`. Nothing else in `job/` imports engines and handlers.
+"""
+
+from functools import partial
+
+from cluster_serving.job.handlers.handled import HandledModel
+from cluster_serving.job.models import load_lock
+from cluster_serving.job.models.batched.sharing import Sharing
+from cluster_serving.job.models.detect import HANDLER, ModelFiles, check
+from cluster_serving.job.models.loading import load_model
+from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.servable import Given, Servable, ServedModel, Way
+from cluster_serving.protocol.counts import Counts
+
+
+def way_of(given: Given) -> Way:
+    """Return the way to compute a folder; neither the engine nor the user's code is imported yet.
+
+    Raises:
+        EngineMissing: See `detect.check`.
+        ModelError: See `detect.check`.
+    """
+    files = check(given.model)
+    return next(way for take in _WAYS if (way := take(files, given)) is not None)
+
+
+def sharing_of(options: ModelOptions, counts: Counts) -> Sharing:
+    """Return the watch over a model whose records share calls; see `Sharing`."""
+    return Sharing(options, counts)
+
+
+def _handled(files: ModelFiles, given: Given) -> Way | None:
+    if files.format != HANDLER:
+        return None
+
+    def load() -> Servable:
+        with load_lock.held(files.format.lock, given.model):
+            return HandledModel(
+                given.model, given.secret, given.image, given.most, given.job, given.version, given.counts
+            )
+
+    return Way(partial(HandledModel.encoding, folder=files.folder), False, load)
+
+
+def _served(files: ModelFiles, given: Given) -> Way:
+    def load() -> Servable:
+        with load_lock.held(files.format.lock, given.model):
+            return ServedModel(load_model(given.model, *given.secret, given.most), given.counts)
+
+    return Way(partial(ServedModel.encoding, folder=files.folder), True, load)
+
+
+_WAYS = (_handled, _served)
+"""Each returns the way to compute a folder, or None for a folder of another kind; the first that does is taken."""
