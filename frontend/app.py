@@ -143,6 +143,9 @@ async def _serving_error(request: Request, error: Exception) -> Response:
 async def _http_error(routes: DirectRoutes, request: Request, error: Exception) -> Response:
     """Return the answer to a request for which Starlette has no route, as it says by 404 or 405."""
     path = request.scope["path"]
+    if path == "*":
+        # The method is OPTIONS, and the question is for the server as a whole (RFC 9110, 9.3.7).
+        return Response(status_code=204, headers={"allow": routes.all_methods()})
     methods = routes.methods(request.scope)
     if not methods:
         return error_response(PathNotFound(f"there is no resource at {path[:200]}; /docs lists the API"), path)

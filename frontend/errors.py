@@ -83,6 +83,24 @@ class MalformedHttp(ServingError):
     code, http_status, grpc_status = "MALFORMED_HTTP", 400, "INTERNAL"
 
 
+class HttpVersionNotSupported(ServingError):
+    """The request is of another version of HTTP than 1.1 and 1.0."""
+
+    code, http_status, grpc_status = "HTTP_VERSION_NOT_SUPPORTED", 505, "UNIMPLEMENTED"
+
+
+class ExpectationFailed(ServingError):
+    """The header Expect of a request names something else than `100-continue`."""
+
+    code, http_status, grpc_status = "EXPECTATION_FAILED", 417, "FAILED_PRECONDITION"
+
+
+class UnsupportedEncoding(ServingError):
+    """The Content-Encoding of the body is not known; the header Accept-Encoding of the answer has those that are."""
+
+    code, http_status, grpc_status = "UNSUPPORTED_ENCODING", 415, "INVALID_ARGUMENT"
+
+
 class UrlTooLong(ServingError):
     """The URL of a request is longer than `maxHeaderBytes`."""
 

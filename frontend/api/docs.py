@@ -13,23 +13,34 @@ from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.http.responses import Json
 
 _FOLDER = Path(__file__).parent
+_ENCODING = {"$ref": "#/components/parameters/ContentEncoding"}
+_UNSUPPORTED_ENCODING = {"$ref": "#/components/responses/UnsupportedEncoding"}
 
 
 @cache
 def document(keys: bool) -> dict[str, Any]:
-    """Return `openapi.yaml` with the version of the package, and a name for each operation.
+    """Return `openapi.yaml` with the version of the package, a name for each operation, and what all bodies have.
 
     It has no security schemes if no API keys are needed.
     """
     content: dict[str, Any] = yaml.safe_load((_FOLDER / "openapi.yaml").read_text("utf8"))
     content["info"]["version"] = version("cluster-serving")
     content["paths"] = {
-        path: {method: {"operationId": _named(method, path), **operation} for method, operation in methods.items()}
+        path: {method: _completed(method, path, operation) for method, operation in methods.items()}
         for path, methods in content["paths"].items()
     }
     if not keys:
         del content["security"], content["components"]["securitySchemes"]
     return content
+
+
+def _completed(method: str, path: str, operation: dict[str, Any]) -> dict[str, Any]:
+    """Return an operation with its name and, if it takes a body, the header Content-Encoding."""
+    operation = {"operationId": _named(method, path), **operation}
+    if "requestBody" in operation:
+        operation["parameters"] = [*operation.get("parameters", ()), _ENCODING]
+        operation["responses"] = {**operation["responses"], "415": _UNSUPPORTED_ENCODING}
+    return operation
 
 
 def _named(method: str, path: str) -> str:

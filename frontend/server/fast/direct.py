@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -69,10 +69,11 @@ class DirectRoutes:
 
     def methods(self, scope: Scope) -> str:
         """Return the methods of the path of a request, as the header Allow has them."""
-        found = [
-            route.methods or () for route in chain(*self._apis.values()) if route.matches(scope)[0] is not Match.NONE
-        ]
-        return ", ".join(sorted({*chain(*found)}))
+        return _methods(route for route in chain(*self._apis.values()) if route.matches(scope)[0] is not Match.NONE)
+
+    def all_methods(self) -> str:
+        """Return the methods of all paths, as the header Allow has them."""
+        return _methods(chain(*self._apis.values()))
 
     def _search(self, scope: Scope, path: str) -> tuple[Endpoint, Mapping[str, Any]] | None:
         for route in chain(*self._apis.values()):
@@ -86,6 +87,10 @@ class DirectRoutes:
                     self._found[path] = found
                 return found
         return None
+
+
+def _methods(routes: Iterable[Route]) -> str:
+    return ", ".join(sorted({*chain.from_iterable(route.methods or () for route in routes)}))
 
 
 async def answer(endpoint: Endpoint, request: Request) -> tuple[Response, str | None]:

@@ -62,6 +62,19 @@ class HeaderCache:
 
 
 def by_name(scope: Mapping[str, Any]) -> Mapping[bytes, bytes]:
-    """Return the headers of a request by their names in small letters; of several of one name, the first."""
+    """Return the headers of a request by their names in small letters; several of one name are a list.
+
+    Its parts are joined by commas (RFC 9110, 5.3), so that a header that may not be a list is refused as any other
+    wrong value of it.
+    """
     found: Mapping[bytes, bytes] | None = scope.get(_BY_NAME)
-    return dict(reversed(scope["headers"])) if found is None else found
+    if found is not None:
+        return found
+    headers = scope["headers"]
+    named = dict(headers)
+    if len(named) == len(headers):
+        return named
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    return {name: b", ".join(parts) for name, parts in values.items()}

@@ -2,13 +2,23 @@
 
 import asyncio
 import re
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from httptools import HttpParserInvalidMethodError
 from starlette.responses import Response
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from cluster_serving.frontend.errors import HeadersTooLarge, MalformedHttp, Overloaded, UrlTooLong
+from cluster_serving.frontend.errors import (
+    ExpectationFailed,
+    HeadersTooLarge,
+    HttpVersionNotSupported,
+    MalformedHttp,
+    NotSupported,
+    Overloaded,
+    UrlTooLong,
+)
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import unread
 from cluster_serving.frontend.server.admission.descriptors import SURPLUS
@@ -22,20 +32,21 @@ _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too
 _URL_TOO_LONG = UrlTooLong("the address of the request is too long (maxHeaderBytes)")
 _SHOWN = 1024
 _MALFORMED = MalformedHttp("the request is not HTTP/1.1")
+_VERSION = HttpVersionNotSupported("this port takes HTTP/1.1 and HTTP/1.0; gRPC has a port of its own (grpcPort)")
+_METHOD = NotSupported("no resource has the method of the request; /docs lists the API")
+_TARGET = MalformedHttp("the address of the request is '*' of another method than OPTIONS, or has a fragment")
+_EXPECT = ExpectationFailed("the header Expect is not '100-continue'")
 _HOST = MalformedHttp("the request needs one header Host with the name of a host")
-_CODING = MalformedHttp("the header Transfer-Encoding is not 'chunked', or the request is HTTP/1.0")
+_CODING = MalformedHttp("the header Transfer-Encoding does not end with 'chunked', or the request is HTTP/1.0")
+_UNKNOWN_CODING = NotSupported("the header Transfer-Encoding has other codings than 'chunked'")
 _UPGRADE = MalformedHttp("the request asks for another protocol (Upgrade or CONNECT) in a way that cannot be ignored")
 _FULL = Overloaded("the front end has no room for another connection (maxConnections)")
 _HOST_NAME = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=:\[\]-]*")
 _UPGRADE_HEADER = re.compile(rb"(?i)(?<=\r\n)upgrade(?=[ \t]*:)")
 _IGNORED = b"x-ignored-upgrade"
 _END_OF_HEAD = b"\r\n\r\n"
-_REASONS = {
-    400: b"Bad Request",
-    414: b"URI Too Long",
-    431: b"Request Header Fields Too Large",
-    503: b"Service Unavailable",
-}
+_REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/(\d\.\d)\r\n")
+_VERSIONS = ("1.0", "1.1")
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -152,7 +163,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._watch_reader()
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(_MALFORMED)
+        self._refuse(self._parse_error(sys.exc_info()[1]))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._served = cycle
@@ -210,14 +221,16 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _fault(self) -> ServingError | None:
         """Return why a request is refused. A request that a proxy may understand differently is (RFC 9112)."""
         version = self.parser.get_http_version()
-        size, hosts = len(self.url), 0
+        size, hosts, expects = len(self.url), 0, False
         for name, value in self.headers:
             size += len(name) + len(value)
             if name == b"host":
                 # The second one makes it invalid, as a bad name does.
                 hosts += 1 if _HOST_NAME.fullmatch(value) else 2
-            elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version == "1.0"):
-                return _CODING
+            elif name == b"transfer-encoding" and (error := _coding_fault(value, version)) is not None:
+                return error
+            elif name == b"expect" and value.lower() != b"100-continue":
+                expects = True
         if self.parser.should_upgrade():
             # The parser takes nothing that follows for the body, so nothing that follows is read.
             self._is_refused = True
@@ -225,11 +238,30 @@ class _LimitedProtocol(HttpToolsProtocol):
         # Headers that arrive in one piece are complete before their bytes are counted.
         if size > self.limits.max_header_bytes:
             return _TOO_LARGE if len(self.url) <= self.limits.max_header_bytes else _URL_TOO_LONG
-        if version not in ("1.0", "1.1"):
-            return _MALFORMED
+        if version not in _VERSIONS:
+            return _VERSION
         if hosts != 1 and not (version == "1.0" and not hosts):
             return _HOST
+        if b"#" in self.url or (self.url == b"*" and self.parser.get_method() != b"OPTIONS"):
+            return _TARGET
+        # HTTP/1.0 has no such header.
+        if expects and version != "1.0":
+            return _EXPECT
         return _FULL if self._is_full() else None
+
+    def _parse_error(self, raised: BaseException | None) -> ServingError:
+        """Return why the parser refuses a request, whose first line is known if it arrived in one piece."""
+        line = _REQUEST_LINE.match(self._first)
+        if line is not None:
+            method, version = line[1], line[2].decode()
+            if version not in _VERSIONS:
+                return _VERSION
+            if method == b"CONNECT" or isinstance(raised, HttpParserInvalidMethodError):
+                return _METHOD
+            for name, value in self.headers:
+                if name == b"transfer-encoding" and (error := _coding_fault(value, version)) is not None:
+                    return error
+        return _MALFORMED
 
     def _begin(self) -> None:
         if self._timer is None:
@@ -252,7 +284,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         elif not self.transport.is_closing():
             response = error_response(error, _path(getattr(self, "url", b"")))
             fields = [*response.raw_headers, (b"connection", b"close")]
-            head = b"HTTP/1.1 %d %b\r\n" % (error.http_status, _REASONS[error.http_status])
+            head = STATUS_LINE[error.http_status]
             head += b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n"
             self.transport.write(head + bytes(response.body))
             self.transport.close()
@@ -264,6 +296,14 @@ def _without_upgrade(data: bytes) -> bytes:
     if end < 0 or not _UPGRADE_HEADER.search(data, 0, end):
         return data
     return _UPGRADE_HEADER.sub(_IGNORED, data[:end]) + data[end:]
+
+
+def _coding_fault(value: bytes, version: str) -> ServingError | None:
+    """Return why a header Transfer-Encoding is refused (RFC 9112, 6.1 and 6.3); None if it is not."""
+    *others, last = [coding.strip() for coding in value.lower().split(b",")]
+    if last != b"chunked" or version == "1.0":
+        return _CODING
+    return _UNKNOWN_CODING if others else None
 
 
 def _bytes_read(transport: asyncio.BaseTransport) -> tuple[int, int]:

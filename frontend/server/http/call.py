@@ -29,7 +29,7 @@ class HttpCall:
 
     Attributes:
         body: Memory of its body.
-        headers: Its headers by name, in small letters; of several of one name, the first.
+        headers: Its headers by name, in small letters; several of one name are one, with commas.
         receive: Function of ASGI that returns the next part of its body.
         protocol: Its API, for the metrics.
         model: Name of its model, for the metrics; empty for none, and until the model is known to exist.
@@ -70,7 +70,7 @@ class HttpCall:
     def priority(self) -> str:
         """Priority in the queue of the job, by the header X-Priority; an unknown one raises `InvalidInput`."""
         asked = self.header(b"x-priority")
-        priority = NORMAL if asked is None else asked.lower()
+        priority = NORMAL if asked is None else asked
         if priority not in PRIORITIES:
             raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
         return priority

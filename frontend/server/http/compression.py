@@ -7,10 +7,17 @@ from functools import lru_cache
 
 from starlette.responses import Response
 
+from cluster_serving.frontend.errors import UnsupportedEncoding
 from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 
 _WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+
+CODINGS = ", ".join(_WINDOWS)
+"""Codings of bodies, as the header Accept-Encoding has them."""
+
+_READ = {*_WINDOWS, "x-gzip"}
+"""RFC 9110 (8.4.1.3) has x-gzip for another name of gzip."""
 
 _FASTEST = 1
 
@@ -26,12 +33,12 @@ def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[tuple[i
     """Undo the Content-Encoding of a body; yield how many further bytes of it were read, and a part of at most `_PART`.
 
     Raises:
-        InvalidInput: If the encoding is another one than gzip or deflate, or the body is not of it. Nothing may follow
-            its end, not even a second gzip member.
+        UnsupportedEncoding: If the encoding is another one than gzip or deflate.
+        InvalidInput: If the body is not of it. Nothing may follow its end, not even a second gzip member.
         RequestTooLarge: If the result has more than `max_bytes`.
     """
-    if encoding not in _WINDOWS:
-        raise InvalidInput(f"the body has Content-Encoding {encoding[:32]!r}; expected gzip or deflate")
+    if encoding not in _READ:
+        raise UnsupportedEncoding(f"the body has Content-Encoding {encoding[:32]!r}; expected one of {CODINGS}")
     # 32: gzip or zlib, recognized by the first bytes.
     stream = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
     size = start = 0

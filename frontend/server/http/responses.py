@@ -10,12 +10,12 @@ import orjson
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from cluster_serving.frontend.errors import BodyTimeout, MethodNotAllowed, RateLimited
+from cluster_serving.frontend.errors import BodyTimeout, MethodNotAllowed, RateLimited, UnsupportedEncoding
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import failures
 from cluster_serving.frontend.server.http import cycle
 from cluster_serving.frontend.server.http.call import HttpCall
-from cluster_serving.frontend.server.http.compression import decompressed
+from cluster_serving.frontend.server.http.compression import CODINGS, decompressed
 from cluster_serving.frontend.server.http.error_bodies import error_body
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
@@ -41,6 +41,7 @@ async def read_body(call: HttpCall, options: HttpOptions, most: int | None = Non
 
     Raises:
         RequestTooLarge: If the body is larger than `maxBodyBytes`, or than `most` bytes, before or after that.
+        UnsupportedEncoding: If the Content-Encoding of the body is not known.
         InvalidInput: If the body does not have its Content-Encoding.
         Overloaded: If all bodies together are larger than `maxBodyMemory`.
         BodyTimeout: If the body does not arrive in time.
@@ -148,6 +149,8 @@ def _error_headers(error: ServingError) -> dict[str, str]:
         return {"retry-after": str(max(1, math.ceil(error.retry_after)))}
     if isinstance(error, MethodNotAllowed):
         return {"allow": error.allow}
+    if isinstance(error, UnsupportedEncoding):
+        return {"accept-encoding": CODINGS}
     if error.code in _RETRY_AFTER:
         return {"retry-after": str(_RETRY_AFTER[error.code])}
     return {"www-authenticate": "Bearer"} if error.http_status == 401 else {}

@@ -122,12 +122,10 @@ def test_connections_beyond_those_that_are_taken_are_told_so(serve):
         b"HTTP/1.1\r\nhost: a\r\nhost: a\r\n",
         b"HTTP/1.1\r\nhost: a/b\r\n",
         b"HTTP/1.0\r\nhost: a\r\nhost: b\r\n",
-        b"HTTP/2.0\r\nhost: a\r\n",
         b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n",
         b"HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n",
         b"HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ncontent-length: 5\r\n",
         b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
-        b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n",
         b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked, identity\r\n",
         b"HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n",
         b"HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n",
@@ -141,6 +139,36 @@ def test_what_a_proxy_may_understand_differently_is_refused(serve, head):
     assert answer.count(b"HTTP/1.1") - answer.count(b"not HTTP/1.1") == 1
     assert b'"MALFORMED_HTTP"' in answer
     assert b"connection: close" in answer
+
+
+def test_what_the_standard_has_a_status_for_is_refused_with_it(serve):
+    url = serve().url
+    for line, fields, status, code in (
+        ("GET / HTTP/2.0", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
+        ("PRI * HTTP/2.0", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
+        ("GET / HTTP/1.2", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
+        ("BREW / HTTP/1.1", "", 501, "NOT_SUPPORTED"),
+        ("get / HTTP/1.1", "", 501, "NOT_SUPPORTED"),
+        ("CONNECT a:80 HTTP/1.1", "", 501, "NOT_SUPPORTED"),
+        ("POST /predict HTTP/1.1", "transfer-encoding: gzip, chunked\r\n", 501, "NOT_SUPPORTED"),
+        ("GET / HTTP/1.1", "expect: 200-ok\r\n", 417, "EXPECTATION_FAILED"),
+        ("GET * HTTP/1.1", "", 400, "MALFORMED_HTTP"),
+        ("GET /#a HTTP/1.1", "", 400, "MALFORMED_HTTP"),
+        ("GET / HTTP/x", "", 400, "MALFORMED_HTTP"),
+    ):
+        with connect(url) as connection:
+            connection.sendall(f"{line}\r\nhost: a\r\n{fields}\r\n".encode())
+            answer = b"".join(iter(lambda: connection.recv(1000), b"")).decode()
+        assert (answer.startswith(f"HTTP/1.1 {status} "), code in answer) == (True, True), (line, answer)
+        assert "connection: close" in answer
+
+
+def test_a_question_for_the_whole_server_is_answered_with_its_methods(serve):
+    with connect(serve().url) as connection:
+        connection.sendall(b"OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n")
+        answer = connection.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 204")
+    assert b"allow: DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT" in answer
 
 
 def test_a_request_of_http_1_0_needs_no_host(serve):
@@ -254,5 +282,5 @@ def test_a_request_for_a_tunnel_is_refused(serve):
         connection.sendall(b"CONNECT a:80 HTTP/1.1\r\nhost: a:80\r\n\r\n" + SMUGGLED)
         answer = connection.recv(4096)
         assert answer.count(b"HTTP/1.1 ") == 1
-        assert b" 400 " in answer
+        assert b" 501 " in answer
         assert connection.recv(100) == b""
