@@ -17,9 +17,11 @@ import numpy as np
 
 from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import distance, equal
+from cluster_serving.job.models.batched.domains import Domains, has_domains
 from cluster_serving.job.models.batched.growth import Growth, limit
-from cluster_serving.job.models.batched.records import Record, has_indices, indices, varied
+from cluster_serving.job.models.batched.records import Record
 from cluster_serving.job.models.batched.rounding import Rounding
+from cluster_serving.job.models.batched.variety import alike, varied
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 
@@ -39,10 +41,6 @@ _MOST_CALL_S = 0.25
 _FEW = 4
 """Number of sets of places whose records become each of `_NUMBERS`; one kind of change is tried with all sets."""
 
-_BITS = (-4, 2, 3, 4, 6, 8, 10, 12, 13, 14, 15, 16, 20, 24, 28, 32)
-_BITS_MORE = 8
-"""Bits of the whole numbers that are tried, and of the growth of memory that is foreseen: the square of the next."""
-
 _BOTH = 2
 """Number of sets where values count, and not places: each record changes once."""
 
@@ -51,6 +49,9 @@ _VALUES = 256
 
 _COMPARED = 8
 """Number of records of a call of many that are computed alone, too."""
+
+_MOST_ELEMENTS = 1 << 22
+"""Numbers in all records of other values, which take more memory than those of one call."""
 
 
 class _Base(NamedTuple):
@@ -70,12 +71,16 @@ class _Base(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A part of the search: calls of one size, in which so many `sets` of records become others in turns."""
+    """A part of the search: calls of one size, in which so many `sets` of records become others in turns.
+
+    Some records are computed alone, too, if it `is_compared`.
+    """
 
     size: int
     base: _Base
     taints: Sequence[str] = ()
     sets: int = sys.maxsize
+    is_compared: bool = True
 
 
 class Influence:
@@ -89,6 +94,7 @@ class Influence:
         careful: A value beyond its range may end the process, or keep it in a loop: only values of `records` are tried.
         is_proven: The graph proves that rows do not depend on other records. Places and sizes alone are tried, as it
             tells nothing about kernels.
+        words: Texts that the model knows.
     """
 
     def __init__(
@@ -99,6 +105,7 @@ class Influence:
         tolerance: float,
         careful: bool,
         is_proven: bool = False,
+        words: Sequence[str] = (),
     ) -> None:
         self._call = call
         self._tolerance = tolerance
@@ -110,34 +117,63 @@ class Influence:
         self._has_numbers = any(array.dtype.kind in "fc" for array in first) and not careful
         self._usual = _Base((first, second, third), (second, records[3], first))
         self._sizes = sizes
-        least, middle, most = sizes[0], sizes[min(1, len(sizes) - 1)], sizes[-1]
-        self._least, self._most = middle, most
-        if is_proven:
-            self._plan = [_Step(size, self._usual) for size in dict.fromkeys((middle, most, least))]
-        else:
-            self._plan = self._followed(least, middle, most)
-        self._plan += [_Step(size, self._usual) for size in _between(middle, most)]
+        self._least, self._most = sizes[min(1, len(sizes) - 1)], sizes[-1]
+        self._is_proven = is_proven
+        self._words = words
+        # By the ids of records that live as long as this object.
+        self._alone_before: dict[int, list[Array]] = {}
+        self._before: dict[tuple[int, int], list[Array]] = {}
 
-    def _followed(self, least: int, middle: int, most: int) -> list[_Step]:
-        """Return steps that follow values, the likeliest first, as time may end."""
+    def _plan(self) -> Iterator[_Step]:
+        """Yield steps, the likeliest first, as time may end; what they take is made when it is their turn."""
+        least, middle, most = self._sizes[0], self._least, self._most
+        if self._is_proven:
+            yield from (_Step(size, self._usual) for size in dict.fromkeys((middle, most, least)))
+        else:
+            yield from self._followed(least, middle, most)
+        yield from (_Step(size, self._usual) for size in _between(middle, most))
+
+    def _followed(self, least: int, middle: int, most: int) -> Iterator[_Step]:
+        """Yield steps that follow values."""
         first, second, third, _ = self._records
         some = "nan" if self._has_numbers else OTHER
-        alike = _Base((first,), (second,))
-        plan = [_Step(middle, self._usual, (some,)), _Step(middle, alike, (OTHER,))]
+        same = _Base((first,), (second,))
+        yield _Step(middle, self._usual, (some,))
+        yield _Step(middle, same, (OTHER,))
         loud = [[_loud(array, seed) for seed, array in enumerate(record)] for record in (first, second, third)]
         tainted = _Base(loud, loud[::-1])
-        plan += [_Step(middle, tainted, ("nan",))] * self._has_numbers
-        if most > middle:
-            plan += [_Step(most, self._usual, (some,)), _Step(most, alike, (OTHER,))]
-            many = varied(self._records, max(most, _VALUES), self._careful)
-            plan += [
-                step for start in range(0, len(many), most) for step in self._exchanged(many[start : start + most])
-            ]
         if self._has_numbers:
-            plan.append(_Step(middle, self._usual, (*_NUMBERS, OTHER)))
-            plan += [_Step(most, tainted, ("nan",))] * (most > middle)
-            plan += [_Step(most, self._usual, ("large", "-large", OTHER))] * (most > middle)
-        return plan + [_Step(least, self._usual, (some,))] * (least < middle)
+            yield _Step(middle, tainted, ("nan",))
+        if most > middle:
+            yield _Step(most, self._usual, (some,))
+            yield _Step(most, same, (OTHER,))
+            size = max(1, sum(array.size for array in first))
+            many = varied(self._records, min(max(most, _VALUES), max(most, _MOST_ELEMENTS // size)), self._careful)
+            for start in range(0, len(many), most):
+                yield from self._exchanged(many[start : start + most])
+        yield from self._of_kinds(middle, most)
+        if self._has_numbers:
+            yield _Step(middle, self._usual, (*_NUMBERS, OTHER))
+            if most > middle:
+                yield _Step(most, tainted, ("nan",))
+                yield _Step(most, self._usual, ("large", "-large", OTHER))
+        if least < middle:
+            yield _Step(least, self._usual, (some,))
+
+    def _of_kinds(self, middle: int, most: int) -> Iterator[_Step]:
+        """Yield steps with records of one kind: a call of each kind alone, and one of all, beside their like."""
+        size = max(1, sum(array.size for array in self._records[0]))
+        groups = alike(
+            self._records, max(middle, _COMPARED, min(most, _MOST_ELEMENTS // size) // _COMPARED), self._careful
+        )
+        for group in groups:
+            yield _Step(middle, _Base(group[:middle], self._usual.records), (OTHER,), _BOTH, is_compared=False)
+        if most > middle:
+            each = max(2, most // len(groups))
+            together = [record for group in groups for record in (group * each)[:each]]
+            for start in range(0, len(together), most):
+                part = together[start : start + most]
+                yield _Step(most, _Base(part, self._usual.records), (OTHER,), _BOTH)
 
     def _exchanged(self, many: Sequence[Record]) -> list[_Step]:
         """Return steps in which records become these ones: usual ones, and some of these.
@@ -152,35 +188,42 @@ class Influence:
 
         The first step of the search is always done.
         """
-        for index, step in enumerate(self._plan):
+        for index, step in enumerate(self._plan()):
             if index and not has_time():
                 return None
             with suppress(InferenceFailed):
                 found = self._try(step, has_time)
                 if found is not None:
                     return found
-        return self._find_by_indices(has_time)
+        return None if self._is_proven else self._find_in_domains(has_time)
 
-    def _find_by_indices(self, has_time: Callable[[], bool]) -> int | None:
-        """Search with whole numbers of other ranges, from the smallest, until the model refuses them."""
-        if self._careful or not any(map(has_indices, self._records[0])) or self._most == self._least:
+    def _find_in_domains(self, has_time: Callable[[], bool]) -> int | None:
+        """Search with all whole numbers that the model takes, and all texts that it knows."""
+        first = self._records[0]
+        if self._careful or self._most == self._least or not has_domains(first, self._words):
             return None
-        for bits in _BITS:
-            many = indices(self._records, self._most, bits)
-            try:
-                with Growth() as growth:
-                    for record in many[:_FEW]:
-                        self._alone(record)
-                # Such a number may be a size.
-                if growth.bytes << _BITS_MORE > limit() or not has_time():
-                    return None
-                for step in self._exchanged(many):
+        domains = Domains(self._alone, first, self._words, has_time)
+        with suppress(InferenceFailed):
+            for many in domains.groups(self._most):
+                alone = _Step(self._most, _Base(many, self._usual.records), (OTHER,), _BOTH)
+                for step in (*self._exchanged(many), alone):
+                    if not has_time():
+                        return None
                     found = self._try(step, has_time)
                     if found is not None:
                         return found
-            except InferenceFailed:
-                if bits > 0:
+        with suppress(InferenceFailed):
+            size = self._allowed(self._most)
+            records = [self._usual.at(place) for place in range(size)]
+            before = self._measured(self._usual, size)
+            for number, many in enumerate(domains.parts(-(-size // 2))):
+                if not has_time():
                     return None
+                places = frozenset(range(number % 2, size, 2))
+                changed = [many[at // 2] if at in places else records[at] for at in range(size)]
+                found = self._moved(records, before, changed, places)
+                if found is not None:
+                    return found
         return None
 
     def _allowed(self, size: int) -> int:
@@ -191,8 +234,9 @@ class Influence:
     def _try(self, step: _Step, has_time: Callable[[], bool]) -> int | None:
         base, size = step.base, self._allowed(step.size)
         records = [base.at(place) for place in range(size)]
-        before = self._measured(records)
-        found = self._misplaced(base, before)
+        is_known = (id(base.records), size) in self._before
+        before = self._measured(base, size)
+        found = self._misplaced(base, before) if step.is_compared and not is_known else None
         if found is not None:
             return found
         for taint in step.taints:
@@ -210,15 +254,20 @@ class Influence:
                         return found
         return None
 
-    def _measured(self, records: Sequence[Record]) -> list[Array]:
-        """Compute a call, and note how long it takes, and how much memory."""
-        size = len(records)
+    def _measured(self, base: _Base, size: int) -> list[Array]:
+        """Compute a call, and note how long it takes, and how much memory; once for the usual records."""
+        key = id(base.records), size
+        if key in self._before:
+            return self._before[key]
+        records = [base.at(place) for place in range(size)]
         began = time.monotonic()
         with Growth() as growth:
             outputs = self._call(records)
         self._record_s = min(self._record_s, max(time.monotonic() - began, 1e-9) / size)
         each = max(1, sum(array.nbytes for array in outputs) // size + sum(array.nbytes for array in records[0]))
         self._most_rows = min(self._most_rows, _MOST_BYTES // each, limit() * size // max(1, growth.bytes))
+        if base.records is self._usual.records:
+            self._before[key] = outputs
         return outputs
 
     def _moved(
@@ -253,7 +302,12 @@ class Influence:
         return None
 
     def _alone(self, record: Record) -> list[Array]:
-        return [array[0, ...] for array in self._call([record])]
+        if id(record) in self._alone_before:
+            return self._alone_before[id(record)]
+        found = [array[0, ...] for array in self._call([record])]
+        if any(record is own for own in self._records):
+            self._alone_before[id(record)] = found
+        return found
 
 
 def calling(

@@ -97,62 +97,6 @@ def variants(reading: Reading, records: Sequence[Record]) -> list[Record]:
     return [[own if keep else array for keep, own, array in zip(kept, first, record, strict=True)] for record in found]
 
 
-def varied(records: Sequence[Record], count: int, careful: bool) -> list[Record]:
-    """Return so many records of many values, as a model may compute something else of a few of them.
-
-    Args:
-        records: Records that a model computes. Whole numbers are those of one of them.
-        count: Number of records.
-        careful: Numbers with a fraction stay between those of `records`. Otherwise some are around 0, or large.
-    """
-    generator = np.random.default_rng(0)
-    inputs = []
-    for at, first in enumerate(records[0]):
-        if first.dtype.kind not in "fc" and first.dtype != np.uint8:
-            inputs.append([records[index % len(records)][at] for index in range(count)])
-            continue
-        values = _spread(generator, [record[at] for record in records[:3]], (count, *first.shape))
-        if not careful and first.dtype.kind in "fc":
-            with np.errstate(over="ignore"):
-                values[2::4] = 3 * generator.standard_normal(values[2::4].shape)
-                values[3::4] = 1000 * generator.standard_normal(values[3::4].shape)
-                # Codes of categories, say.
-                values[6::8] = generator.integers(0, 16, values[6::8].shape)
-        inputs.append(list(values))
-    return [list(record) for record in zip(*inputs, strict=True)]
-
-
-def _spread(generator: np.random.Generator, arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:
-    """Return numbers at equal distances between the least and the largest, in any order."""
-    if arrays[0].dtype == np.uint8:
-        return generator.integers(0, 256, shape, np.uint8)
-    least = min(float(array.real.min(initial=0)) for array in arrays)
-    most = max(float(array.real.max(initial=1)) for array in arrays)
-    steps = generator.permutation(math.prod(shape)).reshape(shape)
-    return np.asarray(least + (most - least) * (steps + 0.5) / max(1, steps.size), arrays[0].dtype)
-
-
-def indices(records: Sequence[Record], count: int, bits: int) -> list[Record]:
-    """Return so many records with other whole numbers: of up to so many bits, negative ones too if `bits` is below 0.
-
-    Each record has a range of its own, as a model may treat large numbers otherwise than small ones.
-    """
-    generator = np.random.default_rng(abs(bits))
-    found = []
-    for index in range(count):
-        most = 1 << int(generator.integers(1, abs(bits) + 1))
-        least = -most if bits < 0 and index % 4 == 3 else 0
-        own = records[index % 3]
-        found.append([_drawn(generator, array, least, most) if has_indices(array) else array for array in own])
-    return found
-
-
-def _drawn(generator: np.random.Generator, array: Array, least: int, most: int) -> Array:
-    limits = np.iinfo(array.dtype)
-    drawn = generator.integers(max(least, int(limits.min)), min(most, int(limits.max)), array.shape)
-    return np.asarray(drawn, array.dtype)
-
-
 def has_indices(array: Array) -> bool:
     """Return True for an array of whole numbers that may be indices into a table, unlike those of images."""
     return array.dtype.kind in "iu" and array.dtype != np.uint8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
 
 import numpy as np
 
@@ -13,6 +12,9 @@ from cluster_serving.job.models.batched.records import Record
 from cluster_serving.protocol.inputs import Array
 
 _TRIES = 3
+_TRIES_OF_LABELS = 16
+"""Of two numbers that are equal, each try may move both in the same direction."""
+
 # Kernels for other sizes add numbers in another order, in each layer; a change of the inputs goes through all of them.
 _TIMES = 8
 _MOST_OF_SPREAD = 0.2
@@ -47,6 +49,7 @@ class Rounding:
         self._own = own
         self._other = other
         self._tolerance = tolerance
+        self._tried: list[Sequence[Array]] = []
 
     def explains(self, output: int, row: Array) -> bool:
         """Return True if rounding may make this row of the record's own."""
@@ -57,7 +60,7 @@ class Rounding:
             return False
         if own.dtype.kind not in "fc":
             # The nearest of two classes, or of two whole numbers: the last digits decide.
-            return any(not equal((own, changed[output])) for changed in self._changed)
+            return any(not equal((own, self._changed(number)[output])) for number in self._numbers(_TRIES_OF_LABELS))
         far = distance(own, row)
         rounding = 2 * ROUNDING * largest(own)
         if far <= rounding:
@@ -67,22 +70,27 @@ class Rounding:
         if far <= self._tolerance * spread * (1 if self._has_digits else _WITHOUT_DIGITS):
             return True
         # Infinite if the last digits decide what is a number.
-        noise = max((distance(own, changed[output]) for changed in self._changed), default=0.0)
+        noise = max((distance(own, self._changed(number)[output]) for number in self._numbers(_TRIES)), default=0.0)
         return far <= min(_TIMES * noise, max(_MOST_OF_SPREAD * spread, _TIMES * rounding))
 
     @property
     def _has_digits(self) -> bool:
         return any(array.dtype.kind in "fc" for array in self._record)
 
-    @cached_property
-    def _changed(self) -> list[Sequence[Array]]:
-        if not self._has_digits:
-            return []
-        generator = np.random.default_rng(0)
-        return [self._row([self._moved(generator, array) for array in self._record]) for _ in range(_TRIES)]
+    def _numbers(self, tries: int) -> range:
+        return range(tries if self._has_digits else 0)
 
-    def _moved(self, generator: np.random.Generator, array: Array) -> Array:
+    def _changed(self, number: int) -> Sequence[Array]:
+        """Return the outputs of the record with other last digits, in so many ways."""
+        while len(self._tried) <= number:
+            # Each second one in the other direction: of two numbers, one is the larger one once if their signs differ.
+            generator = np.random.default_rng(len(self._tried) // 2)
+            sign = (-1) ** len(self._tried)
+            self._tried.append(self._row([self._moved(generator, sign, array) for array in self._record]))
+        return self._tried[number]
+
+    def _moved(self, generator: np.random.Generator, sign: int, array: Array) -> Array:
         if array.dtype.kind not in "fc":
             return array
         step = max(_COARSE if self._tolerance >= ROUGH else _FINE, float(np.finfo(array.dtype).eps))
-        return np.asarray(array * (1 + step * generator.choice([-1, 1], array.shape)), array.dtype)
+        return np.asarray(array * (1 + sign * step * generator.choice([-1, 1], array.shape)), array.dtype)

@@ -52,6 +52,8 @@ DEPENDENT = {
     "the size, of whole blocks": lambda x: x * F(1.001 if len(x) % 8 == 0 and len(x) < 32 else 1),
     "a few values of any record": lambda x: x + F(1e-3) * ((x > 0.5) & (x < 0.505)).any(0),
     "a few values of any other": lambda x: x + F(1e-3) * (((x > 0.5) & (x < 0.505)).sum(0) > 1),
+    "very small numbers of any record": lambda x: x + F(0.1) * ((np.abs(x) < 1e-6) & (x != 0)).any(),
+    "neighbours, if both are negative": lambda x: x + F(0.1) * ((x < 0) & (before(x) < 0)).all(1, keepdims=True),
     "room for some records of a kind": lambda x: x * (np.cumsum(x[:, :1] > 0.4, 0) <= 20),
     "ten places before": lambda x: x + F(1e-3) * np.concatenate([x[:10] * 0, x[:-10]]),
     "attention over the batch": lambda x: x + F(1e-3) * softmax(x @ x.T) @ x,
@@ -113,6 +115,37 @@ def test_ids_of_a_table_that_others_change(rows):
 
     assert "depends on the others" in batched(looked_up, (None, 4), named=True, dtype="int64").one_by_one
     assert batched(lambda x: table[x].sum(1), (None, 4), named=True, dtype="int64").one_by_one == ""
+
+
+@pytest.mark.parametrize("least", [20_000, 12_000])
+def test_a_part_of_a_large_table_that_others_change(least):
+    table = np.random.default_rng(0).normal(0, 1, (30_000, 2)).astype(F)
+
+    def looked_up(x):
+        others = before(x)
+        return table[x].sum(1) + F(0.1) * ((others > least) & (others < least + 100)).any(1, keepdims=True)
+
+    assert "depends on the others" in batched(looked_up, (None, 4), named=True, dtype="int64").one_by_one
+
+
+def test_columns_with_tables_of_their_own():
+    tables = [np.random.default_rng(0).normal(0, 1, rows).astype(F) for rows in (3, 4000)]
+
+    def looked_up(x, share=0.0):
+        return (tables[0][x[:, 0]] + tables[1][x[:, 1]] + F(share) * (x[:, 1] > 3900).any())[:, np.newaxis]
+
+    assert batched(looked_up, (None, 2), named=True, dtype="int64").one_by_one == ""
+    assert (
+        "depends on the others" in batched(lambda x: looked_up(x, 0.1), (None, 2), named=True, dtype="int64").one_by_one
+    )
+
+
+def test_images_that_are_bright_together():
+    def bright(x):
+        means = (x.astype(F) / 255).mean(1, keepdims=True)
+        return means + F(0.1) * (means.mean() > 0.6)
+
+    assert "depends on the others" in batched(bright, (None, 12), named=True, dtype="uint8").one_by_one
 
 
 def test_numbers_that_may_be_sizes_take_little_memory():
