@@ -40,8 +40,8 @@ def _spread(generator: np.random.Generator, arrays: Sequence[Array], shape: tupl
     """Return numbers at equal distances between the least and the largest, in any order."""
     if arrays[0].dtype == np.uint8:
         return generator.integers(0, 256, shape, np.uint8)
-    least = min(float(array.real.min(initial=0)) for array in arrays)
-    most = max(float(array.real.max(initial=1)) for array in arrays)
+    least = min(float(_finite(array).min(initial=0)) for array in arrays)
+    most = max(float(_finite(array).max(initial=1)) for array in arrays)
     steps = generator.permutation(math.prod(shape)).reshape(shape)
     return np.asarray(least + (most - least) * (steps + 0.5) / max(1, steps.size), arrays[0].dtype)
 
@@ -94,7 +94,7 @@ def _of_kind(generator: np.random.Generator, kind: str, arrays: Sequence[Array],
         made = np.full(shape, min(max(0.0, least), most))
         made.reshape(count, -1)[np.arange(count), generator.integers(0, first.size, count)] = most
     elif kind == "near":
-        made = np.clip(first.real + part / 10, least, most) if is_float else np.full(shape, first)
+        made = np.clip(_finite(first) + part / 10, least, most) if is_float else np.full(shape, first)
     elif kind == "tiny":
         smallest = np.where(places % 2, 1e-8, float(np.finfo(first.dtype).tiny) / 4)
         made = generator.standard_normal(shape) * smallest
@@ -109,5 +109,10 @@ def _of_kind(generator: np.random.Generator, kind: str, arrays: Sequence[Array],
 def _range(arrays: Sequence[Array]) -> tuple[float, float]:
     if arrays[0].dtype == np.uint8:
         return 0.0, 255.0
-    least = min(float(array.real.min()) for array in arrays)
-    return least, max(least, *(float(array.real.max()) for array in arrays))
+    least = min(float(_finite(array).min()) for array in arrays)
+    return least, max(least, *(float(_finite(array).max()) for array in arrays))
+
+
+def _finite(array: Array) -> Array:
+    """Return the numbers of a record, which a client may have sent, with 0 for those that are none, or infinite."""
+    return np.where(np.isfinite(array.real), array.real, 0)
