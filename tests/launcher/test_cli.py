@@ -57,7 +57,8 @@ print(*sys.modules)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     heavy = {"fsspec", "cv2", "numpy", "pyarrow", "httpx", "cryptography.x509", "pydantic_settings", "packaging"}
-    heavy |= {f"cluster_serving.{name}" for name in ("job.models.base", "job.models.loading", "launcher.commands.doctor")}
+    heavy |= {f"cluster_serving.job.models.{name}" for name in ("base", "loading")}
+    heavy |= {"cluster_serving.launcher.commands.doctor"}
     heavy |= {f"cluster_serving.launcher.targets.{name}.application" for name in ("yarn", "kubernetes")}
     assert not heavy & set(ran.stdout.split())
 
