@@ -1,6 +1,6 @@
 """The ways to compute the records of a model folder: the user's own code, or a model of an engine.
 
-A further way is a function here, and its place in `_WAYS`. Nothing else in `job/` imports engines and handlers.
+A further way is a function here, and its place in `_WAYS`. No other file of this folder imports engines and handlers.
 """
 
 from functools import partial
@@ -23,7 +23,13 @@ def way_of(given: Given) -> Way:
         ModelError: See `detect.check`.
     """
     files = check(given.model)
-    return next(way for take in _WAYS if (way := take(files, given)) is not None)
+    way = next(way for take in _WAYS if (way := take(files, given)) is not None)
+
+    def load() -> Servable:
+        with load_lock.held(files.format.lock, given.model):
+            return way.load()
+
+    return way._replace(load=load)
 
 
 def sharing_of(options: ModelOptions, counts: Counts) -> Sharing:
@@ -34,22 +40,15 @@ def sharing_of(options: ModelOptions, counts: Counts) -> Sharing:
 def _handled(files: ModelFiles, given: Given) -> Way | None:
     if files.format != HANDLER:
         return None
-
-    def load() -> Servable:
-        with load_lock.held(files.format.lock, given.model):
-            return HandledModel(
-                given.model, given.secret, given.image, given.most, given.job, given.version, given.counts
-            )
-
+    load = partial(
+        HandledModel, given.model, given.secret, given.image, given.most, given.job, given.version, given.counts
+    )
     return Way(partial(HandledModel.encoding, folder=files.folder), False, load)
 
 
 def _served(files: ModelFiles, given: Given) -> Way:
-    def load() -> Servable:
-        with load_lock.held(files.format.lock, given.model):
-            return ServedModel(load_model(given.model, *given.secret, given.most), given.counts)
-
-    return Way(partial(ServedModel.encoding, folder=files.folder), True, load)
+    encoding = partial(ServedModel.encoding, folder=files.folder)
+    return Way(encoding, True, lambda: ServedModel(load_model(given.model, *given.secret, given.most), given.counts))
 
 
 _WAYS = (_handled, _served)

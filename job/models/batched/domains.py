@@ -1,8 +1,8 @@
-"""Whole numbers and texts that a model takes: the rows of its tables, say, and the words that it knows."""
+"""Whole numbers that a model takes: the rows of its tables, say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,122 +21,110 @@ _MOST_COLUMNS = 16
 """Longest vector whose columns may be places in tables of their own."""
 
 _MOST_PARTS = 64
-"""Number of calls in which other records have all numbers of a table, or all words, in turns."""
+"""Number of calls in which other records have all numbers of a table, in turns."""
 
 
 class _Domain(NamedTuple):
-    """Values of one input: whole numbers from `least` to `most`, an array like a record; or `words`, if there are any.
-
-    Words are drawn by their places, from 0 to `most`.
-    """
+    """Whole numbers of one input: from `least` to `most`, an array like a record of it."""
 
     least: int
     most: Array
     dtype: np.dtype[Any]
-    words: Array | None = None
 
     @property
-    def size(self) -> int:
-        """Number of values from 0 on."""
-        return int(self.most.max(initial=0)) + 1
+    def last(self) -> int:
+        """Largest number of all columns."""
+        return int(self.most.max(initial=0))
 
-    def of(self, places: Array) -> Array:
-        """Return values of numbers that may be larger than those of a column."""
-        own = np.minimum(places, self.most)
-        return own.astype(self.dtype) if self.words is None else self.words[own]
+    @property
+    def bits(self) -> int:
+        """Bits of the largest number."""
+        return self.last.bit_length()
+
+    def of(self, numbers: Array) -> Array:
+        """Return numbers, of which some are too large for their column, as values of the input."""
+        return np.minimum(numbers, self.most).astype(self.dtype)
+
+
+_Draw = Callable[[_Domain], Array]
+"""Returns a number for each place of several records of an input; or for each record, which all its places have."""
 
 
 class Domains:
-    """Values of the inputs of a model that are whole numbers or texts, as far as calls tell.
+    """Values of the inputs of a model that are whole numbers, as far as calls tell.
 
     Args:
         compute: Computes a record alone; raises `InferenceFailed` for a number that the model does not take.
         record: A record that the model computes.
-        words: Texts that the model knows.
         has_time: Returns False when nothing more is to be tried.
     """
 
-    def __init__(
-        self,
-        compute: Callable[[Record], object],
-        record: Record,
-        words: Sequence[str],
-        has_time: Callable[[], bool],
-    ) -> None:
+    def __init__(self, compute: Callable[[Record], object], record: Record, has_time: Callable[[], bool]) -> None:
         self._compute = compute
         self._record = record
         self._has_time = has_time
         self._generator = np.random.default_rng(0)
-        known = np.array(words, object)
-        self._domains = [
-            self._of_numbers(at)
-            if has_indices(array)
-            else _Domain(0, np.full(array.shape, len(known) - 1), array.dtype, known)
-            if array.dtype == object and words
-            else None
-            for at, array in enumerate(record)
-        ]
+        self._domains = {at: self._of_numbers(at) for at, array in enumerate(record) if has_indices(array)}
 
     def groups(self, count: int) -> Iterator[list[Record]]:
         """Yield groups of so many records: of numbers of any size; of neighbours of one size; equal ones; the last."""
-        bits = [0 if one is None else (one.size - 1).bit_length() for one in self._domains]
-        turns = np.arange(count)
+        generator, turns = self._generator, np.arange(count)
 
-        def sized(shape: tuple[int, ...], of_bits: Array, alike: bool) -> Array:
-            most = (1 << of_bits.reshape(-1, *[1] * len(shape))) - 1
-            return self._generator.integers((most + 1) // 2 * alike, most, (count, *shape), endpoint=True)
+        def sized(domain: _Domain, bits: Array, alike: bool) -> Array:
+            most = (1 << _upright(bits, domain)) - 1
+            return generator.integers((most + 1) // 2 * alike, most, (count, *domain.most.shape), endpoint=True)
 
-        def any_size(at: int, shape: tuple[int, ...]) -> Array:
-            found = sized(shape, self._generator.integers(1, max(1, bits[at]), count, endpoint=True), False)
-            least = _least(self._domains[at])
-            found[3::4] = np.maximum(-found[3::4], least) if least else found[3::4]
+        def any_size(domain: _Domain) -> Array:
+            found = sized(domain, generator.integers(1, max(1, domain.bits), count, endpoint=True), False)
+            if domain.least:
+                found[3::4] = np.maximum(-found[3::4], domain.least)
             return found
 
+        def pairs(domain: _Domain) -> Array:
+            drawn = generator.integers(0, domain.last, -(-count // 2), endpoint=True)
+            return _upright(drawn.repeat(2)[:count], domain)
+
+        def largest(domain: _Domain) -> Array:
+            most = domain.last // _MOST_PARTS
+            return domain.last - generator.integers(0, most, (count, *domain.most.shape), endpoint=True)
+
         yield self._made(count, any_size)
-        yield self._made(count, lambda at, shape: sized(shape, 1 + turns * bits[at] // count, True))
-        yield self._made(count, lambda at, shape: np.broadcast_to(self._pairs(at, len(shape), count), (count, *shape)))
-        last = [0 if one is None else max(0, one.size - 1) for one in self._domains]
-        yield self._made(
-            count,
-            lambda at, shape: last[at] - self._generator.integers(0, 1 + last[at] // _MOST_PARTS, (count, *shape)),
-        )
+        yield self._made(count, lambda domain: sized(domain, 1 + turns * domain.bits // count, True))
+        yield self._made(count, pairs)
+        yield self._made(count, largest)
 
     def parts(self, count: int) -> Iterator[list[Record]]:
         """Yield records that have each value once, in parts of so many records; of a large table, some of them."""
-        sizes = [0 if one is None else max(1, one.most.size) * count for one in self._domains]
-        orders = [
-            None
-            if one is None
-            else self._generator.permutation(one.size)
-            if one.size <= _MOST_PARTS * size
-            else self._generator.integers(0, one.size, _MOST_PARTS * size)
-            for one, size in zip(self._domains, sizes, strict=True)
-        ]
-        number = max((-(-len(order) // size) for order, size in zip(orders, sizes, strict=True) if order is not None))
-        for part in range(number):
+        orders = {id(domain): self._order(domain, count) for domain in self._domains.values()}
+        for part in range(max(len(order) for order in orders.values())):
 
-            def taken(at: int, shape: tuple[int, ...], part: int = part) -> Array:
-                order: Array = orders[at]  # type: ignore[assignment]
-                return np.take(order, np.arange(part * sizes[at], (part + 1) * sizes[at]), mode="wrap").reshape(
-                    count, *shape
-                )
+            def taken(domain: _Domain, part: int = part) -> Array:
+                order = orders[id(domain)]
+                numbers: Array = order[part % len(order)]
+                return numbers
 
             yield self._made(count, taken)
 
-    def _pairs(self, at: int, rank: int, count: int) -> Array:
-        """Return a number for each two neighbours."""
-        domain = self._domains[at]
-        drawn = self._generator.integers(0, domain.size if domain else 1, -(-count // 2))
-        return drawn.repeat(2)[:count].reshape(-1, *[1] * rank)
+    def _order(self, domain: _Domain, count: int) -> Array:
+        """Return each number once, or some, as parts with so many records each; the last part begins anew."""
+        size = max(1, domain.most.size) * count
+        every = domain.last + 1
+        numbers: Array = (
+            self._generator.permutation(every)
+            if every <= _MOST_PARTS * size
+            else self._generator.integers(0, every, _MOST_PARTS * size)
+        )
+        parts: Array = np.resize(numbers, (-(-len(numbers) // size), count, *domain.most.shape))
+        return parts
 
-    def _made(self, count: int, draw: Callable[[int, tuple[int, ...]], Array]) -> list[Record]:
-        """Return records with such values in each input that has a domain."""
-        drawn = [
-            None if domain is None else domain.of(draw(at, own.shape))
-            for at, (own, domain) in enumerate(zip(self._record, self._domains, strict=True))
-        ]
+    def _made(self, count: int, draw: _Draw) -> list[Record]:
+        """Return so many records with such values in each input that has a domain."""
+        drawn = {
+            at: np.broadcast_to(domain.of(draw(domain)), (count, *domain.most.shape))
+            for at, domain in self._domains.items()
+        }
         return [
-            [own if values is None else values[index, ...] for own, values in zip(self._record, drawn, strict=True)]
+            [drawn[at][index, ...] if at in drawn else own for at, own in enumerate(self._record)]
             for index in range(count)
         ]
 
@@ -189,10 +177,6 @@ class Domains:
         return None if growth.bytes << _BITS_MORE > limit() or not self._has_time() else True
 
 
-def _least(domain: _Domain | None) -> int:
-    return domain.least if domain else 0
-
-
-def has_domains(record: Record, words: Sequence[str]) -> bool:
-    """Return True if values of an input are whole numbers that may be places, or texts that are known."""
-    return any(has_indices(array) or (array.dtype == object and bool(words)) for array in record)
+def _upright(numbers: Array, domain: _Domain) -> Array:
+    """Return a number for each record in the rank of several records."""
+    return numbers.reshape(-1, *[1] * domain.most.ndim)

@@ -17,11 +17,11 @@ import numpy as np
 
 from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import distance, equal
-from cluster_serving.job.models.batched.domains import Domains, has_domains
+from cluster_serving.job.models.batched.domains import Domains
 from cluster_serving.job.models.batched.growth import Growth, limit
-from cluster_serving.job.models.batched.records import Record
+from cluster_serving.job.models.batched.records import Record, has_indices
 from cluster_serving.job.models.batched.rounding import Rounding
-from cluster_serving.job.models.batched.variety import alike, varied
+from cluster_serving.job.models.batched.variety import kindred, varied
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 
@@ -94,7 +94,6 @@ class Influence:
         careful: A value beyond its range may end the process, or keep it in a loop: only values of `records` are tried.
         is_proven: The graph proves that rows do not depend on other records. Places and sizes alone are tried, as it
             tells nothing about kernels.
-        words: Texts that the model knows.
     """
 
     def __init__(
@@ -105,7 +104,6 @@ class Influence:
         tolerance: float,
         careful: bool,
         is_proven: bool = False,
-        words: Sequence[str] = (),
     ) -> None:
         self._call = call
         self._tolerance = tolerance
@@ -119,10 +117,10 @@ class Influence:
         self._sizes = sizes
         self._least, self._most = sizes[min(1, len(sizes) - 1)], sizes[-1]
         self._is_proven = is_proven
-        self._words = words
-        # By the ids of records that live as long as this object.
+        self._most_others = _MOST_ELEMENTS // max(1, sum(array.size for array in first))
+        # Of `records`: outputs of each alone, by its id, and of calls of the usual ones, by their size.
         self._alone_before: dict[int, list[Array]] = {}
-        self._before: dict[tuple[int, int], list[Array]] = {}
+        self._usual_before: dict[int, list[Array]] = {}
 
     def _plan(self) -> Iterator[_Step]:
         """Yield steps, the likeliest first, as time may end; what they take is made when it is their turn."""
@@ -147,8 +145,7 @@ class Influence:
         if most > middle:
             yield _Step(most, self._usual, (some,))
             yield _Step(most, same, (OTHER,))
-            size = max(1, sum(array.size for array in first))
-            many = varied(self._records, min(max(most, _VALUES), max(most, _MOST_ELEMENTS // size)), self._careful)
+            many = varied(self._records, max(most, min(_VALUES, self._most_others)), self._careful)
             for start in range(0, len(many), most):
                 yield from self._exchanged(many[start : start + most])
         yield from self._of_kinds(middle, most)
@@ -162,10 +159,8 @@ class Influence:
 
     def _of_kinds(self, middle: int, most: int) -> Iterator[_Step]:
         """Yield steps with records of one kind: a call of each kind alone, and one of all, beside their like."""
-        size = max(1, sum(array.size for array in self._records[0]))
-        groups = alike(
-            self._records, max(middle, _COMPARED, min(most, _MOST_ELEMENTS // size) // _COMPARED), self._careful
-        )
+        count = max(middle, _COMPARED, min(most, self._most_others) // _COMPARED)
+        groups = kindred(self._records, count, self._careful)
         for group in groups:
             yield _Step(middle, _Base(group[:middle], self._usual.records), (OTHER,), _BOTH, is_compared=False)
         if most > middle:
@@ -198,11 +193,11 @@ class Influence:
         return None if self._is_proven else self._find_in_domains(has_time)
 
     def _find_in_domains(self, has_time: Callable[[], bool]) -> int | None:
-        """Search with all whole numbers that the model takes, and all texts that it knows."""
+        """Search with all whole numbers that the model takes."""
         first = self._records[0]
-        if self._careful or self._most == self._least or not has_domains(first, self._words):
+        if self._careful or self._most == self._least or not any(map(has_indices, first)):
             return None
-        domains = Domains(self._alone, first, self._words, has_time)
+        domains = Domains(self._alone, first, has_time)
         with suppress(InferenceFailed):
             for many in domains.groups(self._most):
                 alone = _Step(self._most, _Base(many, self._usual.records), (OTHER,), _BOTH)
@@ -234,7 +229,7 @@ class Influence:
     def _try(self, step: _Step, has_time: Callable[[], bool]) -> int | None:
         base, size = step.base, self._allowed(step.size)
         records = [base.at(place) for place in range(size)]
-        is_known = (id(base.records), size) in self._before
+        is_known = base.records is self._usual.records and size in self._usual_before
         before = self._measured(base, size)
         found = self._misplaced(base, before) if step.is_compared and not is_known else None
         if found is not None:
@@ -256,9 +251,9 @@ class Influence:
 
     def _measured(self, base: _Base, size: int) -> list[Array]:
         """Compute a call, and note how long it takes, and how much memory; once for the usual records."""
-        key = id(base.records), size
-        if key in self._before:
-            return self._before[key]
+        is_usual = base.records is self._usual.records
+        if is_usual and size in self._usual_before:
+            return self._usual_before[size]
         records = [base.at(place) for place in range(size)]
         began = time.monotonic()
         with Growth() as growth:
@@ -266,8 +261,8 @@ class Influence:
         self._record_s = min(self._record_s, max(time.monotonic() - began, 1e-9) / size)
         each = max(1, sum(array.nbytes for array in outputs) // size + sum(array.nbytes for array in records[0]))
         self._most_rows = min(self._most_rows, _MOST_BYTES // each, limit() * size // max(1, growth.bytes))
-        if base.records is self._usual.records:
-            self._before[key] = outputs
+        if is_usual:
+            self._usual_before[size] = outputs
         return outputs
 
     def _moved(

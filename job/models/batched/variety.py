@@ -46,7 +46,7 @@ def _spread(generator: np.random.Generator, arrays: Sequence[Array], shape: tupl
     return np.asarray(least + (most - least) * (steps + 0.5) / max(1, steps.size), arrays[0].dtype)
 
 
-def alike(records: Sequence[Record], count: int, careful: bool) -> list[list[Record]]:
+def kindred(records: Sequence[Record], count: int, careful: bool) -> list[list[Record]]:
     """Return groups of so many records, which are of one kind in each group: dark, bright, negative, sparse ...
 
     Args:

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from cluster_serving import Predictor, client
 from cluster_serving.bench.load.main import app as bench
 from cluster_serving.frontend import errors
+from cluster_serving.frontend.api import docs
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.launcher import cli
@@ -136,7 +137,7 @@ def of_front_end() -> str:
 
 def of_paths() -> str:
     """Return the paths of the HTTP API, by the sections of its document."""
-    document = yaml.safe_load((ROOT / "frontend" / "api" / "openapi.yaml").read_text("utf8"))
+    document = docs.document(keys=True)
     parts = []
     for tag in document["tags"]:
         found = (_operations(document, path, item, tag["name"]) for path, item in document["paths"].items())
