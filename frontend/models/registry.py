@@ -38,7 +38,7 @@ _STALE = 1.5
 """Seconds after which callers wait for the reports to be read; until then they get those that were read before."""
 
 _UNKNOWN = 0.1
-"""The same for callers of a model that is unknown or not ready. They cause no more than ten reads a second."""
+"""The same for callers of a model that is unknown or not ready: they wait for the next of ten reads a second."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,7 @@ class ModelRegistry:
         name = name or self._default_name()
         if name not in latest or not latest[name].loaded:
             # Its job may have been started, or have loaded its model, just now.
+            await asyncio.sleep(self._read_at + _UNKNOWN - time.monotonic())
             latest = await self.latest(_UNKNOWN)
         if name not in latest:
             known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"

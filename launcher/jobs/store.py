@@ -129,6 +129,10 @@ class JobStore:
         self.put(generation)
         for number in earlier:
             self.end(number)
+        # One whose process was killed while its read waited in Redis may have got requests after its end.
+        slots = filter(None, map(self.keys.generation_of, self._pending()))
+        for number in set(slots) - {generation.number}:
+            self._release(number)
 
     def next_number(self) -> int:
         """Return a number that no generation of the job has had."""
@@ -169,8 +173,7 @@ class JobStore:
 
     def end(self, number: int) -> None:
         """Remove a generation that has ended; the slots of the others take over what it left unanswered, at once."""
-        consumers = [name for name in self._pending() if self.keys.generation_of(name) == number]
-        self._hand_over_all([*consumers, self.keys.handed_to(number)], self.keys.orphans)
+        self._release(number)
         self.client.hdel(self.keys.generations, str(number))
         self.client.delete(*self.keys.of_generation(number))
         self.tell(f"generation {number}: ended")
@@ -182,6 +185,11 @@ class JobStore:
     def unanswered(self, number: int) -> int:
         """Return the number of requests that the slots of a generation have read and not answered."""
         return sum(count for name, count in self._pending().items() if self.keys.generation_of(name) == number)
+
+    def _release(self, number: int) -> None:
+        """Let the slots of other generations take what a generation has read."""
+        consumers = [name for name in self._pending() if self.keys.generation_of(name) == number]
+        self._hand_over_all([*consumers, self.keys.handed_to(number)], self.keys.orphans)
 
     def _hand_over_all(self, consumers: list[str], to: str) -> None:
         # A stream or a group is missing if the job has never run, or if Redis has lost it, and the requests with it.

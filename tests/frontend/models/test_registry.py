@@ -7,7 +7,6 @@ import pytest
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.frontend.errors import ModelNotFound
-from cluster_serving.frontend.models import registry as registry_module
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
@@ -94,7 +93,6 @@ def test_a_job_that_was_started_just_now_is_ready_for_the_first_who_asks_for_it(
         slot = SlotReporter(db, RedisOptions("", new), "1", 0)
         slot.loading()
         slot.ready(SlotReport("", ""))
-        await asyncio.sleep(registry_module._UNKNOWN)
         found = await registry.model(new)
         await dispatch.close()
         return found

@@ -53,6 +53,20 @@ def test_a_job_that_has_said_nothing_leaves_nothing_behind(client, job):
     assert not client.exists(JobKeys(job).slots())
 
 
+def test_a_start_takes_over_what_a_slot_got_after_its_generation_had_ended(client, job):
+    """A process that is killed while its read waits in Redis may still get the next request."""
+    store, keys = JobStore(client, job), JobKeys(job)
+    client.xgroup_create(job, GROUP, mkstream=True)
+    store.begin(Generation(1, SERVING))
+    store.end(1)
+    entry = client.xadd(job, {"uri": "a"})
+    client.xreadgroup(GROUP, f"{keys.consumers(1)}0", {job: ">"})
+    store.begin(Generation(2, SERVING))
+    assert [(each["message_id"], each["consumer"]) for each in client.xpending_range(job, GROUP, "-", "+", 9)] == [
+        (entry, keys.orphans)
+    ]
+
+
 def test_a_full_redis_takes_a_change(client, job):
     client.xgroup_create(job, GROUP, mkstream=True)
     client.xadd(job, {"uri": "a"})
