@@ -8,7 +8,7 @@ of these lists. All clusters of the installation use it from then on, also where
 <state>/classes/KEY.jsa           an archive
 <state>/classes/lock              held by the process that makes one
 <state>/flink-PORT/java.options   options of each JVM of a cluster: the archive, or where to list its classes
-<state>/flink-PORT/classes/       lists of classes, one for each JVM
+<state>/flink-PORT/classes/       lists of classes and logs of what was loaded, one of each for a JVM
 ```
 """
 
@@ -21,12 +21,15 @@ from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
-from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services import rpc_classes, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
 
 KEPT = 3
 """Most archives that are kept, each of about 100 MB: one for each installation that was used last."""
+
+_CONTENT = b"with rpc classes"
+"""In the name of each archive, since another version of this module may have made one with less."""
 
 _TIMEOUT = 600.0
 
@@ -42,7 +45,8 @@ def use(home: FlinkHome) -> None:
         options = ["-Xshare:auto", "-Xlog:cds=off", *placed, f"-XX:SharedArchiveFile={archive}"]
     else:
         _lists(home).mkdir(parents=True, exist_ok=True)
-        options = [f"-XX:DumpLoadedClassList={_lists(home) / '%p.list'}"]
+        log = rpc_classes.OPTION.format(f'"{_lists(home) / "%p.log"}"')
+        options = [f"-XX:DumpLoadedClassList={_lists(home) / '%p.list'}", log]
     state.write(home.java_options, "\n".join(map(_quoted, options)))
 
 
@@ -71,21 +75,27 @@ def make(home: FlinkHome) -> None:
             flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             return
-        if not _archive(home).exists():
-            _dump(home)
-            for old in sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
-                old.unlink()
+        try:
+            if not _archive(home).exists():
+                _dump(home)
+        finally:
+            for file in _lists(home).iterdir():
+                file.unlink()
+        for old in sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+            old.unlink()
     # Unless the cluster was shut down meanwhile.
     if home.java_options.exists():
         use(home)
-    for file in _lists(home).glob("*.list"):
-        file.unlink()
 
 
 def _dump(home: FlinkHome) -> None:
     archive = _archive(home)
     unfinished, classes = archive.with_suffix(".part"), archive.with_suffix(".classes")
-    classes.write_text("\n".join(_classes(_lists(home).glob("*.list"))), "utf8")
+    jar = rpc_classes.unpack(home.jars, _lists(home))
+    lines = _classes(_lists(home).glob("*.list"))
+    if jar is not None:
+        lines = rpc_classes.extended(lines, map(_read, _lists(home).glob("*.log")), jar)
+    classes.write_text("\n".join(lines), "utf8")
     try:
         subprocess.run(  # noqa: S603 - the Java of the cluster, no shell
             [
@@ -112,9 +122,14 @@ def _dump(home: FlinkHome) -> None:
 
 
 def _classes(lists: Iterable[Path]) -> list[str]:
-    """Return the lines of several lists, each once; classes of plugins, which have a source, are left out."""
-    lines = dict.fromkeys(line for file in lists for line in file.read_text("utf8", "replace").splitlines())
-    return [line for line in lines if not line.startswith("#") and " source: " not in line]
+    """Return the lines of several lists, each once, without numbers; classes that have a source are left out."""
+    lines = [line for file in lists for line in _read(file).splitlines()]
+    found = [line for line in lines if not line.startswith("#") and " source: " not in line]
+    return list(dict.fromkeys(line if line.startswith("@") else line.split(" id: ")[0] for line in found))
+
+
+def _read(file: Path) -> str:
+    return file.read_text("utf8", "replace")
 
 
 def _lists(home: FlinkHome) -> Path:
@@ -123,7 +138,7 @@ def _lists(home: FlinkHome) -> Path:
 
 def _archive(home: FlinkHome) -> Path:
     """Return the archive for this Java and these jars; a JVM refuses one that was made with others."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(_CONTENT)
     java = home.java.resolve()
     for file in (java, *java.parents[1].glob("lib/server/libjvm.so"), *home.jars):
         status = file.stat()

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 import subprocess
 
 import pytest
@@ -10,6 +11,7 @@ from cluster_serving.launcher.services import class_archive, flink_jvm, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 
 CLASS = "org.apache.flink.client.cli.CliFrontend"
+RPC_CLASS = "org.apache.pekko.actor.ActorSystem"
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +24,7 @@ def home(tmp_path_factory):
         home.prepare({})
         class_archive.use(home)
         assert "shared objects file" not in loaded(home, CLASS)
+        assert "shared objects file" not in loaded(home, RPC_CLASS, "jobmanager")
         class_archive.make(home)
         yield home
 
@@ -34,11 +37,16 @@ def other(home):
     return other
 
 
-def loaded(home, name):
-    """Run Flink's client, and return the line that says from where it has loaded a class."""
-    command = flink_jvm.command(home, "client", home.logs / "client.log", "--version")
+def loaded(home, name, role="client"):
+    """Run Flink's client, or a JobManager that ends, and return the line that says from where it has loaded a class."""
     environment = home.environment() | {"JDK_JAVA_OPTIONS": "-Xlog:class+load"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = f"rest.bind-port={taken.getsockname()[1]}"
+        arguments = ["--version"] if role == "client" else ["-D", port, "-D", "rest.bind-address=127.0.0.1"]
+        command = flink_jvm.command(home, role, home.logs / f"{role}.log", *arguments)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=role == "client")
     assert not [line for line in done.stderr.splitlines() if "JDK_JAVA_OPTIONS" not in line]
     return next(line for line in done.stdout.splitlines() if f" {name} " in line)
 
@@ -49,6 +57,7 @@ def archives():
 
 def test_the_next_jvm_of_the_cluster_takes_its_classes_from_the_archive(home):
     assert "shared objects file" in loaded(home, CLASS)
+    assert "shared objects file" in loaded(home, RPC_CLASS, "jobmanager")
     assert not list((home.path / "classes").iterdir())
 
 
