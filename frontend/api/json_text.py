@@ -7,7 +7,7 @@ import codecs
 import itertools
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,12 @@ def as_object(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidInput(f"the body is {kind_of(content)}; expected a JSON object")
     return content
+
+
+def check_names(content: Mapping[str, Any], known: Collection[str], place: str = "the body") -> None:
+    """Refuse an object that has other names than `known`: a misspelt field would not be obeyed."""
+    if unknown := sorted(content.keys() - known):
+        raise InvalidInput(f"{place} has {unknown[0][:64]!r}, which is unknown; expected {', '.join(known)}")
 
 
 def kind_of(value: Any) -> str:

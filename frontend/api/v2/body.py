@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from cluster_serving.frontend.api.json_text import parse, reading_cost
+from cluster_serving.frontend.api.json_text import check_names, parse, reading_cost
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
 from cluster_serving.frontend.api.v2.request import (
@@ -46,6 +46,8 @@ _FEW_TEXTS = 1 << 16
 def json_length(body: bytes, header_length: str | None) -> int:
     """Return the number of bytes of JSON at the start of a body; without a header `HEADER_LENGTH`, all are JSON."""
     if header_length is None:
+        if not body:
+            raise InvalidInput("the body is empty; expected a JSON object")
         return len(body)
     readable = header_length.isascii() and header_length.isdecimal() and len(header_length) <= _MAX_NUMBER_CHARACTERS
     if not readable or int(header_length) > len(body):
@@ -80,6 +82,7 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
     content = parse(body[:json_length])
+    check_names(content, ("id", "parameters", "inputs", "outputs"))
     for key in ("inputs", "outputs"):
         if isinstance(tensors := content.get(key), list) and len(tensors) > MAX_INPUTS:
             raise InvalidInput(f"the request names {len(tensors)} {key}; at most {MAX_INPUTS} are taken")
@@ -95,6 +98,7 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     position = 0
     for tensor in _tensors("inputs", content.get("inputs")):
         name = tensor["name"]
+        check_names(tensor, ("name", "datatype", "shape", "parameters", "data"), f"input {name[:64]!r}")
         if name in inputs:
             raise InvalidInput(f"the request has two inputs {name[:64]!r}")
         datatype, shape = datatypes.check(name, tensor.get("datatype"), tensor.get("shape"))
@@ -200,6 +204,7 @@ def _from_json(
 
 def _requested(tensor: Mapping[str, Any]) -> RequestedOutput:
     name = tensor["name"]
+    check_names(tensor, ("name", "parameters"), f"output {name[:64]!r}")
     options = _parameters(name, tensor)
     binary = options.get("binary_data")
     if binary is not None and not isinstance(binary, bool):
