@@ -112,7 +112,8 @@ def _sizes(shape: Sequence[int | None] | None, least: int) -> Schema:
     count = len(shape) + 1
     # Tools know no sizes by position (prefixItems).
     sizes = [-1, *(-1 if each is None else each for each in shape)]
-    limits = {"minItems": count, "maxItems": count, "description": f"{sizes}; -1 is any size."}
+    # A batch of single values may have a second dimension of 1.
+    limits = {"minItems": count, "maxItems": max(count, 2), "description": f"{sizes}; -1 is any size."}
     return {"type": "array", "items": size, **limits}
 
 
