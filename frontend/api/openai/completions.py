@@ -49,14 +49,15 @@ NEUTRAL: Mapping[str, Sequence[Any]] = {
 """Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
 
 _STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
-_WORDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    list: "a list of texts",
-    dict: "an object",
+_KINDS: Mapping[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((float, int), "a number"),
+    str: ((str,), "a text"),
+    list: ((list, str), "a text or a list of texts"),
+    dict: ((dict,), "an object"),
 }
+"""Types of the values of a parameter, by the type of its default."""
 _NUMBERS = frozenset({PROMPT, COMPLETION})
 _COUNTS = {"n": 1, "stream": False}
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
@@ -261,11 +262,10 @@ def _default(name: str, spec: TensorSpec) -> Any:
 def _check_left_out(name: str, value: Any) -> None:
     """Refuse a value that no model could take, of a parameter that the model does not take."""
     # `logprobs` is a number of completions, and true or false of chats.
-    kinds: dict[type, tuple[type, ...]] = {float: (int, float), list: (list, str)}
-    expected = (int, bool) if name == "logprobs" else kinds.get(kind := type(DEFAULTS[name]), (kind,))
-    fits = value is None or type(value) in expected
-    if not fits or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
-        words = " or ".join(_WORDS[each] for each in expected)
+    if value is None or (name == "logprobs" and isinstance(value, bool)):
+        return
+    kinds, words = _KINDS[type(DEFAULTS[name])]
+    if type(value) not in kinds or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
         raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; expected {words}")
 
 
