@@ -39,6 +39,10 @@ _RAW_PARAMETERS = {"binary_data_output": True}
 
 _MAX_SHOWN = 64
 
+# KServe's client repeats the model of the path, which is the one that answers.
+_TEXTS = ("id", "model_name", "model_version")
+_FIELDS = ("inputs", "outputs", "parameters", *_TEXTS)
+
 _FEW_TEXTS = 1 << 16
 """Bytes of binary data that have too few elements of BYTES to count."""
 
@@ -82,7 +86,7 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
     content = parse(body[:json_length])
-    check_names(content, ("id", "parameters", "inputs", "outputs"))
+    check_names(content, _FIELDS)
     for key in ("inputs", "outputs"):
         if isinstance(tensors := content.get(key), list) and len(tensors) > MAX_INPUTS:
             raise InvalidInput(f"the request names {len(tensors)} {key}; at most {MAX_INPUTS} are taken")
@@ -115,12 +119,12 @@ def decode(body: bytes, json_length: int) -> InferRequest:
         position += size
     if position < len(binary):
         raise InvalidInput(f"the body has {len(binary) - position} bytes of binary data that belong to no input")
-    identifier = content.get("id", "")
-    if not isinstance(identifier, str):
-        raise InvalidInput(f"the request's id is {str(identifier)[:64]}; expected a string")
+    for name in _TEXTS:
+        if not isinstance(content.get(name), str | None):
+            raise InvalidInput(f"the request's {name} is {str(content[name])[:64]}; expected a string")
     asked = content.get("outputs")
     outputs = [] if asked in (None, []) else [_requested(tensor) for tensor in _tensors("outputs", asked)]
-    return InferRequest(inputs, outputs, identifier, parameters)
+    return InferRequest(inputs, outputs, content.get("id") or "", parameters)
 
 
 def raw(body: bytes, report: SlotReport) -> InferRequest:

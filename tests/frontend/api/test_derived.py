@@ -50,6 +50,7 @@ BODIES = {
     "/v2/repository/index": {"ready": True},
     "/v2/models/{name}/infer": {
         "id": "1",
+        "model_name": "embedder",
         "parameters": {},
         "inputs": [
             {"name": "text", "datatype": "BYTES", "shape": [1], "data": ["a"], "parameters": {}},

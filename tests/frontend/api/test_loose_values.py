@@ -27,7 +27,7 @@ LOOSE = [
     (V2, {"inputs": [TENSOR]}, [(HEADER_LENGTH, "0")] * 2, "Inference-Header-Content-Length is '0, 0'"),
     ("/predict", {"instances": [[1]]}, {"x-timeout-ms": "1_000"}, "the header X-Timeout-Ms is '1_000'"),
     (V2, {"inputs": [{**TENSOR, "shape": ""}]}, {}, "input 'x' has shape ''; expected a list"),
-    (V2, {"inputs": [TENSOR], "parameter": {}}, {}, "the body has 'parameter', which is unknown; expected id, "),
+    (V2, {"inputs": [TENSOR], "parameter": {}}, {}, "the body has 'parameter', which is unknown; expected inputs, "),
 ]
 
 
@@ -35,6 +35,12 @@ def test_a_loose_value_is_refused(url, job):
     for path, body, headers, error in LOOSE:
         answer = httpx.post(url + path.replace("{job}", job), json=body, headers=headers)
         assert (answer.status_code, error in answer.json()["error"]) == (400, True), (error, answer.text)
+
+
+def test_a_body_may_repeat_the_model_of_its_path_and_have_null_where_nothing_is_given(url, job):
+    body = {"inputs": [TENSOR | {"parameters": None}], "model_name": job, "id": None, "outputs": None}
+    answer = httpx.post(f"{url}/v2/models/{job}/infer", json=body)
+    assert answer.json()["outputs"][0]["data"] == [1, 2], answer.text
 
 
 def test_no_body_is_no_text(url, job, report):
