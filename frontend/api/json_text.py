@@ -7,7 +7,7 @@ import codecs
 import itertools
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,15 @@ def as_object(content: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise InvalidInput(f"the body is {kind_of(content)}; expected a JSON object")
     return content
+
+
+def check_names(content: Mapping[str, Any], known: Collection[str], place: str = "the body") -> None:
+    """Refuse an object that has other names than `known`: a misspelt field would not be obeyed.
+
+    Fields that say nothing, as clients of Vertex AI send `parameters`, may have any name.
+    """
+    if unknown := sorted(name for name in content.keys() - known if content[name] not in (None, {})):
+        raise InvalidInput(f"{place} has {unknown[0][:64]!r}, which is unknown; expected {', '.join(known)}")
 
 
 def kind_of(value: Any) -> str:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.changes import check_change
-from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.api.json_text import check_names, parse
 from cluster_serving.frontend.api.original.http import describe
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models import dead_letters
@@ -120,7 +120,9 @@ class _Page:
         call = call_of(request)
         call.protocol = "page"
         check_change(request, self._front.options, "queue dead letters again")
-        ids = parse(await read_body(call, self._front.options, _LONGEST_REQUEST)).get("ids")
+        asked = parse(await read_body(call, self._front.options, _LONGEST_REQUEST))
+        check_names(asked, ("ids",))
+        ids = asked.get("ids")
         if not isinstance(ids, list) or len(ids) > _MOST_LETTERS or not all(isinstance(each, str) for each in ids):
             raise InvalidInput(f"'ids' is not a list of up to {_MOST_LETTERS} ids of dead letters")
         job = (await self._front.registry.model(request.path_params["name"])).job

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
-from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.api.json_text import check_names, parse
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
@@ -119,6 +119,7 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, Sequence[Inp
         RequestTooLarge: If it has too many values or rows.
     """
     content = parse(body)
+    check_names(content, ("instances", "inputs", "signature_name"))
     signature = content.get("signature_name")
     # TensorFlow Serving takes an empty one for the default, too.
     if signature not in (None, "", SIGNATURE):

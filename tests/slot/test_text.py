@@ -38,7 +38,7 @@ def test_texts_become_embeddings(served, front, tmp_path):
 
 def assert_http_answers(front, expected):
     url = "/v2/models/texts"
-    assert front.get(url).json()["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1]}]
+    assert front.get(url).json()["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": [-1, 1]}]
     assert front.get(url).json()["outputs"] == [{"name": "embedding", "datatype": "FP32", "shape": [-1, 16]}]
     inputs = [{"name": "text", "datatype": "BYTES", "shape": [3], "data": TEXTS[:3]}]
     answer = front.post(f"{url}/infer", json={"inputs": inputs}).json()["outputs"][0]

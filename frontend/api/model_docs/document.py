@@ -111,7 +111,7 @@ def _schemas(general: Mapping[str, Any], report: SlotReport, as_texts: bool) -> 
     v1_row = {spec.name: schemas.of_input(spec) for spec in report.inputs}
     sent, v1_sent = examples.record(report.inputs, batched), examples.record(report.inputs)
     return {
-        "Instances": _body("instances", schemas.listed(row), [sent] if sent else None),
+        "Instances": _body("instances", schemas.listed(_row(row)), [sent] if sent else None),
         "Predictions": _body("predictions", {"type": "array", "items": prediction}),
         "V1Request": _body("instances", schemas.listed(_single(v1_row)), [_value(v1_sent)] if v1_sent else None),
         "V1Response": _body("predictions", {"type": "array", "items": _answer(report, False)}),
@@ -129,7 +129,7 @@ def _openai(general: Schema, model: str) -> Schema:
 
 
 def _body(name: str, schema: Schema, example: Any = None) -> Schema:
-    body = {"type": "object", "required": [name], "properties": {name: schema}}
+    body = schemas.record({name: schema})
     return body | ({} if example is None else {"example": {name: example}})
 
 
@@ -141,6 +141,12 @@ def _answer(report: SlotReport, batched: bool) -> Schema:
         return schemas.ranking() if count == 1 else rankings
     # Of some models, only the answer to the first request tells the outputs.
     return _single({spec.name: schemas.of_output(spec, batched) for spec in outputs(report)}) if report.outputs else {}
+
+
+def _row(fields: Schema) -> Schema:
+    """Return the schema of an instance: a model of one input takes its value without the name."""
+    values = [*fields["properties"].values()]
+    return {"anyOf": [fields, *values]} if len(values) == 1 else fields
 
 
 def _single(fields: Mapping[str, Schema]) -> Schema:
@@ -155,7 +161,9 @@ def _v2(known: Mapping[str, Any], report: SlotReport) -> Schema:
     count = len(report.inputs)
     forms = [form for spec in report.inputs for form in schemas.v2_inputs(spec)]
     tensors = {"type": "array", "items": {"anyOf": forms}, "minItems": count, "maxItems": count}
-    request = {"type": "object", "required": ["inputs"], "properties": {"id": {"type": "string"}, "inputs": tensors}}
+    request = known["V2InferRequest"]
+    request = {**request, "properties": {**request["properties"], "inputs": tensors}}
+    del request["example"]
     if sent := examples.v2_inputs(report.inputs):
         request["example"] = {"inputs": sent}
     response = known["V2InferResponse"]

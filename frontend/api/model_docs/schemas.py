@@ -33,6 +33,9 @@ def of_input(spec: TensorSpec, batched: bool = False) -> Schema:
     if shape is None:
         return _ANY_INPUT | _about(spec.dtype, shape)
     tensor = _nested(_taken(spec.dtype), shape, 1) | _about(spec.dtype, shape)
+    if spec.dtype == "str" and shape == (None,):
+        # One text is a list of it.
+        return {"anyOf": [tensor, _element("str")]}
     return {"anyOf": [tensor, _IMAGE]} if image_size(spec) else tensor
 
 
@@ -79,7 +82,11 @@ def _v2_images(name: str) -> Schema:
             "name": {"const": name},
             "datatype": {"const": datatypes.BYTES},
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 1},
-            "parameters": record({"content_type": {"const": "base64"}}),
+            "parameters": {
+                "type": "object",
+                "required": ["content_type"],
+                "properties": {"content_type": {"const": "base64"}},
+            },
             "data": listed({"type": "string", "contentEncoding": "base64"}),
         }
     )
@@ -93,7 +100,9 @@ def _v2_tensor(spec: TensorSpec, element: Schema, known: list[str], least: int) 
         "shape": _sizes(spec.record_shape, least),
         "data": {"type": "array", "items": element, "minItems": least, "description": "Flat, in C order."},
     }
-    return record(fields) | _about(spec.dtype, spec.record_shape)
+    tensor = record(fields) | _about(spec.dtype, spec.record_shape)
+    tensor["properties"]["parameters"] = {"type": ["object", "null"]}
+    return tensor
 
 
 def _sizes(shape: Sequence[int | None] | None, least: int) -> Schema:
@@ -103,7 +112,8 @@ def _sizes(shape: Sequence[int | None] | None, least: int) -> Schema:
     count = len(shape) + 1
     # Tools know no sizes by position (prefixItems).
     sizes = [-1, *(-1 if each is None else each for each in shape)]
-    limits = {"minItems": count, "maxItems": count, "description": f"{sizes}; -1 is any size."}
+    # A batch of single values may have a second dimension of 1.
+    limits = {"minItems": count, "maxItems": max(count, 2), "description": f"{sizes}; -1 is any size."}
     return {"type": "array", "items": size, **limits}
 
 
@@ -130,8 +140,10 @@ def _element(dtype: str) -> Schema:
 
 
 def _taken(dtype: str) -> Schema:
-    """Return the schema of one element of an input: null is a missing value, and truth values count as 0 and 1."""
+    """Return the schema of one element of an input: null is a missing value, and truth values are 0 and 1."""
     element = _element(dtype)
+    if element.get("type") == "boolean":
+        return {"type": ["boolean", "integer"], "minimum": 0, "maximum": 1}
     more = {"number": ["null", "boolean"], "integer": ["boolean"]}.get(element.get("type", ""))
     return element | {"type": [element["type"], *more]} if more else element
 

@@ -10,6 +10,13 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import SlotReport
 
 _MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
+_FIELDS: Mapping[str, tuple[Any, str]] = {
+    "content": (str | list, "a text or a list of objects"),
+    "name": (str, "a text"),
+    "tool_call_id": (str, "a text"),
+    "tool_calls": (list, "a list of objects"),
+}
+"""Fields of a message besides the role, which a model with `messages` gets as the client sent them."""
 
 
 def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> completions.CompletionRequest:
@@ -77,7 +84,15 @@ def _checked_list(given: Any) -> list[dict[str, Any]]:
         raise InvalidInput('\'messages\' is not a list; expected [{"role": "user", "content": "…"}, …]')
     for index, message in enumerate(given):
         _checked(index, "role", message.get("role"))
+        for name, (kind, words) in _FIELDS.items():
+            value = message.get(name)
+            if not (value is None or isinstance(value, kind)) or not _are_objects(value):
+                raise InvalidInput(f"messages[{index}].{name} is {str(value)[:32]!r}; expected {words}, or null")
     return given
+
+
+def _are_objects(value: Any) -> bool:
+    return not isinstance(value, list) or all(isinstance(each, dict) for each in value)
 
 
 def _content(index: int, content: Any) -> str:

@@ -48,6 +48,16 @@ NEUTRAL: Mapping[str, Sequence[Any]] = {
 }
 """Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
 
+_STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
+_KINDS: Mapping[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((float, int), "a number"),
+    str: ((str,), "a text"),
+    list: ((list, str), "a text or a list of texts"),
+    dict: ((dict,), "an object"),
+}
+"""Types of the values of a parameter, by the type of its default."""
 _NUMBERS = frozenset({PROMPT, COMPLETION})
 _COUNTS = {"n": 1, "stream": False}
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
@@ -97,6 +107,8 @@ def to_request(
     for name in sorted(NEUTRAL.keys() & content.keys() - specs.keys()):
         if content[name] is not None and content[name] not in NEUTRAL[name]:
             raise InvalidInput(f"the model has no input {name!r}, and cannot take {str(content[name])[:64]}")
+    for name in sorted(DEFAULTS.keys() & content.keys() - specs.keys()):
+        _check_left_out(name, content[name])
     unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - NEUTRAL.keys() - specs.keys())
     if unknown:
         raise InvalidInput(
@@ -109,7 +121,7 @@ def to_request(
             continue
         value = content.get(name)
         if value is None:
-            value = "" if name in NEUTRAL and spec.dtype == "str" else DEFAULTS.get(name)
+            value = _default(name, spec)
         if value is None:
             raise InvalidInput(f"{name!r} is missing; the model expects {spec}")
         shared[name] = _value(name, value, spec)
@@ -237,12 +249,32 @@ def piece(index: int, said: Said, reason: str | None, is_first: bool) -> dict[st
     return choice(index, said, reason)
 
 
+def _default(name: str, spec: TensorSpec) -> Any:
+    """Return the value of an input that the client does not send; None if the client has to send it."""
+    if name not in NEUTRAL:
+        return DEFAULTS.get(name)
+    if spec.dtype == "str":
+        return ""
+    first = NEUTRAL[name][0]
+    return first if isinstance(first, bool) else None
+
+
+def _check_left_out(name: str, value: Any) -> None:
+    """Refuse a value that no model could take, of a parameter that the model does not take."""
+    # `logprobs` is a number of completions, and true or false of chats.
+    if value is None or (name == "logprobs" and isinstance(value, bool)):
+        return
+    kinds, words = _KINDS[type(DEFAULTS[name])]
+    if type(value) not in kinds or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
+        raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; expected {words}")
+
+
 def _includes_usage(options: Any) -> bool:
     given = {} if options is None else options
-    asked = given.get("include_usage", False) if isinstance(given, dict) else None
-    if type(asked) is not bool:
+    known = isinstance(given, dict) and given.keys() <= _STREAM_OPTIONS
+    if not known or not all(type(value) is bool for value in given.values()):
         raise InvalidInput(f"'stream_options' is {str(options)[:64]!r}; expected {{\"include_usage\": true}}")
-    return bool(asked)
+    return bool(given.get("include_usage", False))
 
 
 def _is_text(value: Any) -> bool:
@@ -262,8 +294,8 @@ def _is_document(value: Any) -> bool:
 
 def _value(name: str, value: Any, spec: TensorSpec) -> Input:
     if spec.dtype == "str":
-        if spec.record_shape == () and _is_document(value):
-            return text_input(spec, json.dumps(value) if value else "")
+        if spec.record_shape == () and (_is_document(value) or (isinstance(value, bool) and name in NEUTRAL)):
+            return text_input(spec, "" if value in ({}, []) else json.dumps(value))
         texts = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):
             raise InvalidInput(f"{name!r} is not a text; the model expects {spec}")

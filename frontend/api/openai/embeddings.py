@@ -68,6 +68,8 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     dimensions = content.get("dimensions")
     if dimensions is not None and type(dimensions) is not int:
         raise InvalidInput(f"'dimensions' is {str(dimensions)[:32]!r}; expected a whole number")
+    if not isinstance(content.get("user"), str | None):
+        raise InvalidInput(f"'user' is {str(content['user'])[:32]!r}; expected a text")
     if all(isinstance(item, str) for item in items):
         spec = prompt_of(report)
         texts = Columns({spec.name: np.stack([text_input(spec, text) for text in items])})

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cluster_serving.frontend.api import json_text
-from cluster_serving.frontend.api.json_text import as_object, kind_of
+from cluster_serving.frontend.api.json_text import as_object, check_names, kind_of
 from cluster_serving.frontend.errors import MOST_STREAMS, check_count
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
@@ -22,6 +22,8 @@ from cluster_serving.protocol.tensors import Encoded, Inputs, encode
 from cluster_serving.protocol.values.arrays import of_array
 
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
+
+_SUBMISSION = ("instances", "model", "version", "callback", "stream")
 
 _ANYTHING = TensorSpec("", "", None)
 _FLOATS = ("float32", "")
@@ -47,9 +49,9 @@ Records = Sequence[Inputs | InvalidInput]
 def read(body: bytes, most: int, model: SlotReport | None) -> Records:
     """Read the requests of a body; it may be the list of instances."""
     content = json_text.loads(body)
-    return to_records(
-        instances_of({"instances": content} if isinstance(content, list) else as_object(content), most), model
-    )
+    content = {"instances": content} if isinstance(content, list) else as_object(content)
+    check_names(content, ("instances",))
+    return to_records(instances_of(content, most), model)
 
 
 class Submission(NamedTuple):
@@ -76,6 +78,7 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
     `models` has the report of each model by name; the empty name is the default model's.
     """
     content = json_text.parse(body)
+    check_names(content, _SUBMISSION)
     instances = instances_of(content, most)
     name, version, callback = content.get("model", ""), content.get("version", ""), content.get("callback")
     if not isinstance(name, str):

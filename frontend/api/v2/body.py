@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from cluster_serving.frontend.api.json_text import parse, reading_cost
+from cluster_serving.frontend.api.json_text import check_names, parse, reading_cost
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.api.v2.datatypes import BYTES
 from cluster_serving.frontend.api.v2.request import (
@@ -39,6 +39,10 @@ _RAW_PARAMETERS = {"binary_data_output": True}
 
 _MAX_SHOWN = 64
 
+# KServe's client repeats the model of the path, which is the one that answers.
+_TEXTS = ("id", "model_name", "model_version")
+_FIELDS = ("inputs", "outputs", "parameters", *_TEXTS)
+
 _FEW_TEXTS = 1 << 16
 """Bytes of binary data that have too few elements of BYTES to count."""
 
@@ -46,6 +50,8 @@ _FEW_TEXTS = 1 << 16
 def json_length(body: bytes, header_length: str | None) -> int:
     """Return the number of bytes of JSON at the start of a body; without a header `HEADER_LENGTH`, all are JSON."""
     if header_length is None:
+        if not body:
+            raise InvalidInput("the body is empty; expected a JSON object")
         return len(body)
     readable = header_length.isascii() and header_length.isdecimal() and len(header_length) <= _MAX_NUMBER_CHARACTERS
     if not readable or int(header_length) > len(body):
@@ -80,6 +86,7 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
     content = parse(body[:json_length])
+    check_names(content, _FIELDS)
     for key in ("inputs", "outputs"):
         if isinstance(tensors := content.get(key), list) and len(tensors) > MAX_INPUTS:
             raise InvalidInput(f"the request names {len(tensors)} {key}; at most {MAX_INPUTS} are taken")
@@ -95,6 +102,7 @@ def decode(body: bytes, json_length: int) -> InferRequest:
     position = 0
     for tensor in _tensors("inputs", content.get("inputs")):
         name = tensor["name"]
+        check_names(tensor, ("name", "datatype", "shape", "parameters", "data"), f"input {name[:64]!r}")
         if name in inputs:
             raise InvalidInput(f"the request has two inputs {name[:64]!r}")
         datatype, shape = datatypes.check(name, tensor.get("datatype"), tensor.get("shape"))
@@ -111,12 +119,12 @@ def decode(body: bytes, json_length: int) -> InferRequest:
         position += size
     if position < len(binary):
         raise InvalidInput(f"the body has {len(binary) - position} bytes of binary data that belong to no input")
-    identifier = content.get("id", "")
-    if not isinstance(identifier, str):
-        raise InvalidInput(f"the request's id is {str(identifier)[:64]}; expected a string")
+    for name in _TEXTS:
+        if not isinstance(content.get(name), str | None):
+            raise InvalidInput(f"the request's {name} is {str(content[name])[:64]}; expected a string")
     asked = content.get("outputs")
     outputs = [] if asked in (None, []) else [_requested(tensor) for tensor in _tensors("outputs", asked)]
-    return InferRequest(inputs, outputs, identifier, parameters)
+    return InferRequest(inputs, outputs, content.get("id") or "", parameters)
 
 
 def raw(body: bytes, report: SlotReport) -> InferRequest:
@@ -200,6 +208,7 @@ def _from_json(
 
 def _requested(tensor: Mapping[str, Any]) -> RequestedOutput:
     name = tensor["name"]
+    check_names(tensor, ("name", "parameters"), f"output {name[:64]!r}")
     options = _parameters(name, tensor)
     binary = options.get("binary_data")
     if binary is not None and not isinstance(binary, bool):

@@ -62,12 +62,13 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
         known = ", ".join(INPUTS)
         raise InvalidInput(f"input {name!r} has datatype {str(datatype)[:32]!r}; expected one of {known}")
     if (
-        not isinstance(shape, Sequence)
+        isinstance(shape, str)
+        or not isinstance(shape, Sequence)
         or len(shape) > MAX_DIMENSIONS
         or not all(type(size) is int and 0 <= size < 1 << 62 for size in shape)
     ):
         raise InvalidInput(
-            f"input {name!r} has shape {str(shape)[:64]}; expected a list of up to {MAX_DIMENSIONS} sizes from 0 up"
+            f"input {name!r} has shape {repr(shape)[:64]}; expected a list of up to {MAX_DIMENSIONS} sizes from 0 up"
         )
     # An empty tensor has no bytes, but numpy refuses it if the product of its other sizes is too large.
     if 0 in shape and math.prod(size for size in shape if size) > _MAX_ELEMENTS:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.frontend.api.json_text import parse, writing_cost
+from cluster_serving.frontend.api.json_text import check_names, parse, writing_cost
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
 from cluster_serving.frontend.api.v2.batch import RecordsRequest
@@ -103,14 +103,14 @@ class _V2Routes:
         return Json({"ready": ready}, 200 if ready else 503)
 
     async def index(self, request: Request) -> Response:
-        asked = await self._asked(request)
+        asked = await self._asked(request, "ready")
         ready = asked.get("ready", False)
         if type(ready) is not bool:
             raise InvalidInput(f"'ready' is {str(ready)[:64]!r}; expected true or false")
         return Json(await self._service.index(ready))
 
     async def control(self, action: str, request: Request) -> Response:
-        asked = await self._asked(request)
+        asked = await self._asked(request, "parameters")
         parameters = asked.get("parameters", {})
         if not isinstance(parameters, dict):
             raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
@@ -136,9 +136,11 @@ class _V2Routes:
     async def unsupported(self, request: Request) -> Response:
         raise unsupported(request.url.path)
 
-    async def _asked(self, request: Request) -> dict[str, Any]:
+    async def _asked(self, request: Request, known: str) -> dict[str, Any]:
         body = await read_body(call_of(request), self._front.options, _MAX_QUESTION_BYTES)
-        return parse(body) if body else {}
+        asked = parse(body) if body else {}
+        check_names(asked, (known,))
+        return asked
 
     async def infer(self, request: Request) -> Response:
         call = call_of(request)

@@ -26,15 +26,16 @@ def metadata(model: PublishedModel, versions: Sequence[str]) -> dict[str, Any]:
     """Return the metadata of a model: datatypes and shapes of requests and responses, with -1 for any size.
 
     If the model does not declare them, a datatype is empty, and a shape is the batch dimension alone. No tensors are
-    listed until a slot has loaded the model once.
+    listed until a slot has loaded the model once. A single value is an input of [-1, 1], as Triton describes it; it is
+    taken as [-1], too.
     """
     report = model.described
     return {
         "name": model.name,
         "versions": versions,
         "platform": report.engine if report else "",
-        "inputs": [_tensor(spec) for spec in report.inputs] if report else [],
-        "outputs": [_tensor(spec) for spec in outputs(report)] if report else [],
+        "inputs": [_tensor(spec, _of_input(spec)) for spec in report.inputs] if report else [],
+        "outputs": [_tensor(spec, spec.record_shape) for spec in outputs(report)] if report else [],
     }
 
 
@@ -47,8 +48,8 @@ def config(model: PublishedModel) -> dict[str, Any]:
         "platform": report.engine if report else "",
         "backend": "cluster-serving",
         "max_batch_size": report.max_batch_size if report and batched else 0,
-        "input": [_config_tensor(spec, batched) for spec in report.inputs] if report else [],
-        "output": [_config_tensor(spec, batched) for spec in outputs(report)] if report else [],
+        "input": [_config_tensor(spec, _of_input(spec), batched) for spec in report.inputs] if report else [],
+        "output": [_config_tensor(spec, spec.record_shape, batched) for spec in outputs(report)] if report else [],
         "instance_group": _instances(model.reports),
     }
     if report is not None and report.in_pieces:
@@ -144,15 +145,20 @@ def _sizes(shape: Sequence[int | None]) -> list[int]:
     return [-1 if size is None else size for size in shape]
 
 
-def _tensor(spec: TensorSpec) -> dict[str, Any]:
+def _of_input(spec: TensorSpec) -> tuple[int | None, ...] | None:
+    """Return the shape of a record of an input; perf_analyzer sends no inputs without dimensions."""
+    return (1,) if spec.record_shape == () else spec.record_shape
+
+
+def _tensor(spec: TensorSpec, record: Sequence[int | None] | None) -> dict[str, Any]:
     # The batch dimension of the model is not used: a request may have any number of records.
-    shape = [-1, *_sizes(spec.record_shape or ())]
+    shape = [-1, *_sizes(record or ())]
     return {"name": spec.name, "datatype": datatypes.of_name(spec.dtype), "shape": shape}
 
 
-def _config_tensor(spec: TensorSpec, batched: bool) -> dict[str, Any]:
+def _config_tensor(spec: TensorSpec, record: Sequence[int | None] | None, batched: bool) -> dict[str, Any]:
     datatype = datatypes.of_name(spec.dtype)
     # TYPE_INVALID stands for dtypes that v2 does not have, such as complex numbers: gRPC refuses other names.
     kind = "STRING" if datatype == datatypes.BYTES else datatype if datatype in datatypes.DTYPES else "INVALID"
-    dims = _sizes(spec.record_shape or ())
+    dims = _sizes(record or ())
     return {"name": spec.name, "data_type": f"TYPE_{kind}", "dims": dims if batched else [-1, *dims]}

@@ -80,7 +80,7 @@ def test_every_path_is_documented(serve):
     assert served - others == described
 
 
-def test_generators_of_clients_find_names_of_operations_and_elements_of_arrays():
+def test_generators_of_clients_find_names_of_operations_fields_of_objects_and_elements_of_arrays():
     document = docs.document(keys=False)
     names = [operation["operationId"] for methods in document["paths"].values() for operation in methods.values()]
     assert len({*names}) == len(names)
@@ -90,6 +90,8 @@ def test_generators_of_clients_find_names_of_operations_and_elements_of_arrays()
         if isinstance(schema, dict):
             kinds = schema.get("type", "")
             assert "array" not in kinds or "items" in schema, schema
+            fields = schema.get("required", ()) if kinds == "object" else ()
+            assert {*fields} <= schema.get("properties", {}).keys(), schema
             name = schema.get("$ref", "").rpartition("/")[2]
             assert name not in within, f"{name} refers to itself"
             if "/schemas/" in schema.get("$ref", ""):

@@ -16,30 +16,37 @@ def url(serve, report, echo):
     return serve().url
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "headers", "error"),
-    [
-        ("/v2/repository/index", {"ready": "AAA"}, {}, "'ready' is 'AAA'; expected true or false"),
-        ("/v2/repository/models/{job}/load", {"parameters": 0}, {}, "'parameters' is '0'"),
-        (V2, {"inputs": [TENSOR], "parameters": []}, {}, "parameters is not a JSON object"),
-        (V2, {"inputs": [TENSOR], "parameters": {"binary_data_output": 1}}, {}, "binary_data_output is not true or"),
-        (V2, {"inputs": [TENSOR], "parameters": {"timeout": ""}}, {}, "the parameter timeout is ''"),
-        (V2, {"inputs": [TENSOR], "parameters": {"priority": False}}, {}, "the parameter priority is 'False'"),
-        (V2, {"inputs": [TENSOR], "outputs": ""}, {}, "'outputs' is missing or not a list"),
-        ("/v1/models/{job}:predict", {"instances": [[1]], "signature_name": 0}, {}, "signature_name is '0'"),
-        ("/v1/requests", {"instances": [[1]], "version": True}, {}, "'version' is not a number"),
-        ("/predict", {"instances": [[1]]}, {"x-priority": ""}, "the header X-Priority is ''"),
-        ("/predict", {"instances": [[1]]}, {"x-priority": "HIGH"}, "the header X-Priority is 'HIGH'"),
-        ("/predict", {"instances": [[1]]}, [("x-priority", "low")] * 2, "the header X-Priority is 'low, low'"),
-        ("/predict", {"instances": [[1]]}, [("x-timeout-ms", "9")] * 2, "the header X-Timeout-Ms is '9, 9'"),
-        (V2, {"inputs": [TENSOR]}, [(HEADER_LENGTH, "0")] * 2, "Inference-Header-Content-Length is '0, 0'"),
-        ("/predict", {"instances": [[1]]}, {"x-timeout-ms": ""}, "the header X-Timeout-Ms is ''"),
-        ("/predict", {"instances": [[1]]}, {"x-timeout-ms": "1_000"}, "the header X-Timeout-Ms is '1_000'"),
-    ],
-)
-def test_a_loose_value_is_refused(url, job, path, body, headers, error):
-    answer = httpx.post(url + path.replace("{job}", job), json=body, headers=headers)
-    assert (answer.status_code, error in answer.json()["error"]) == (400, True), answer.text
+# tests/frontend/api/test_derived.py has the values of a wrong type.
+LOOSE = [
+    (V2, {"inputs": [TENSOR], "parameters": {"binary_data_output": 1}}, {}, "binary_data_output is not true or"),
+    (V2, {"inputs": [TENSOR], "parameters": {"timeout": ""}}, {}, "the parameter timeout is ''"),
+    (V2, {"inputs": [TENSOR], "parameters": {"priority": False}}, {}, "the parameter priority is 'False'"),
+    ("/predict", {"instances": [[1]]}, {"x-priority": "HIGH"}, "the header X-Priority is 'HIGH'"),
+    ("/predict", {"instances": [[1]]}, [("x-priority", "low")] * 2, "the header X-Priority is 'low, low'"),
+    ("/predict", {"instances": [[1]]}, [("x-timeout-ms", "9")] * 2, "the header X-Timeout-Ms is '9, 9'"),
+    (V2, {"inputs": [TENSOR]}, [(HEADER_LENGTH, "0")] * 2, "Inference-Header-Content-Length is '0, 0'"),
+    ("/predict", {"instances": [[1]]}, {"x-timeout-ms": "1_000"}, "the header X-Timeout-Ms is '1_000'"),
+    (V2, {"inputs": [{**TENSOR, "shape": ""}]}, {}, "input 'x' has shape ''; expected a list"),
+    (V2, {"inputs": [TENSOR], "parameter": 1}, {}, "the body has 'parameter', which is unknown; expected inputs, "),
+]
+
+
+def test_a_loose_value_is_refused(url, job):
+    for path, body, headers, error in LOOSE:
+        answer = httpx.post(url + path.replace("{job}", job), json=body, headers=headers)
+        assert (answer.status_code, error in answer.json()["error"]) == (400, True), (error, answer.text)
+
+
+def test_a_body_may_repeat_the_model_of_its_path_and_have_null_where_nothing_is_given(url, job):
+    body = {"inputs": [TENSOR | {"parameters": None}], "model_name": job, "id": None, "outputs": None}
+    answer = httpx.post(f"{url}/v2/models/{job}/infer", json=body)
+    assert answer.json()["outputs"][0]["data"] == [1, 2], answer.text
+
+
+def test_no_body_is_no_text(url, job, report):
+    report(("x", "str", (None,)))
+    answer = httpx.post(f"{url}/v2/models/{job}/infer")
+    assert (answer.status_code, answer.json()["error"]) == (400, "the body is empty; expected a JSON object")
 
 
 def test_the_raw_bytes_of_one_tensor_are_a_request(url, job):

@@ -252,6 +252,38 @@ def test_an_input_of_one_text_is_not_cut_from_a_list_of_several():
         stop_of(stop=["b", "c", "d"])
 
 
+@pytest.mark.parametrize(("dtype", "absent", "sent"), [("str", "", "false"), ("bool", True, False)])
+def test_a_truth_value_of_the_api_may_be_an_input(dtype, absent, sent):
+    specs = (TensorSpec("prompt", "str", (None,)), TensorSpec("parallel_tool_calls", dtype, (None,)))
+    report = SlotReport(submission="", state="ready", engine="", inputs=specs, outputs=())
+
+    def given(**parameters):
+        body = json.dumps({"prompt": "a", **parameters}).encode()
+        (record,) = completions.read(body, 9, {"": report}).records
+        return decode(record.data)[1]["parallel_tool_calls"].item()
+
+    assert (given(), given(parallel_tool_calls=False)) == (absent, sent)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error"),
+    [
+        ({"max_tokens": True}, "'max_tokens' is 'True'; expected a whole number"),
+        ({"temperature": "1"}, "'temperature' is '1'; expected a number"),
+        ({"stop": [1]}, "'stop' is '[1]'; expected a text or a list of texts"),
+        ({"logit_bias": []}, "'logit_bias' is '[]'; expected an object"),
+        ({"stream_options": {"usage": True}}, "'stream_options' is "),
+    ],
+)
+def test_a_parameter_that_the_model_does_not_take_has_its_type(parameters, error):
+    report = SlotReport(
+        submission="", state="ready", engine="", inputs=(TensorSpec("prompt", "str", (None,)),), outputs=()
+    )
+    with pytest.raises(InvalidInput) as raised:
+        completions.read(json.dumps({"prompt": "a", **parameters}).encode(), 9, {"": report})
+    assert str(raised.value).startswith(error)
+
+
 def test_a_client_that_hangs_up_stops_the_model(redis_server, db, job, serve, tmp_path):
     url = serve().url
     with generating(redis_server.port, job, tmp_path, ENDLESS):

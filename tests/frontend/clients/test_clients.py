@@ -1,16 +1,18 @@
 """Official clients, unmodified and in environments of their own, with the calls that their READMEs show."""
 
+import shutil
 import subprocess
 import sys
 
 import httpx
 import pytest
 
-from tests.support.worlds.clients import PINS, python_of
+from tests.support.worlds.clients import PINS, node, python_of
 from tests.support.worlds.environments import ROOT
 
 PROGRAMS = ROOT / "tests" / "support" / "programs" / "clients"
 SECONDS = 120
+TYPED = ("vector", "table", "parrot")
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
 
@@ -46,6 +48,20 @@ def test_a_client_is_answered(models, environment, program):
 def test_a_typed_client_of_the_documents_calls_every_model(models, tmp_path):
     printed = run(python_of("clients"), PROGRAMS / "typed.py", models.url, tmp_path)
     assert printed.endswith("all answered\n")
+
+
+def test_types_of_typescript_from_the_documents_fit_every_model(models, tmp_path):
+    if shutil.which("npm") is None:
+        pytest.skip("there is no Node")
+    (tmp_path / "node_modules").symlink_to(node() / "node_modules")
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    documents = {"server": "/openapi.json", **{name: f"/models/{name}/openapi.json" for name in TYPED}}
+    for name, path in documents.items():
+        run("npx", "openapi-typescript", models.url + path, "-o", f"{name}.d.ts", folder=tmp_path)
+    shutil.copy(PROGRAMS / "typed.mts", tmp_path)
+    options = ["--strict", "--target", "es2022", "--module", "nodenext", "--skipLibCheck"]
+    run("npx", "tsc", *options, "typed.mts", folder=tmp_path)
+    assert run("node", "typed.mjs", models.url, folder=tmp_path) == "all answered\n"
 
 
 @pytest.mark.timeout(600)

@@ -1,6 +1,6 @@
 """Environments of official clients, in their versions of autumn 2026: they need others of grpcio than Flink allows."""
 
-from tests.support.worlds.environments import python_with
+from tests.support.worlds.environments import node_with, python_with
 
 PINS = {
     "clients": [
@@ -11,7 +11,14 @@ PINS = {
     "mlserver": ["mlserver==1.7.1"],
 }
 
+NODE_PINS = ["openapi-typescript@7.13.0", "openapi-fetch@0.17.0", "typescript@5.9.3", "@types/node@20.19.43"]
+
 
 def python_of(name):
     """Return the Python of an environment of clients, made once."""
     return python_with(f"clients-{name}", PINS[name])
+
+
+def node():
+    """Return the folder with the packages of Node, made once."""
+    return node_with("clients-node", NODE_PINS)

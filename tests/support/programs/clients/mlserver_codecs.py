@@ -5,10 +5,12 @@ import sys
 from http.client import HTTPConnection
 
 import numpy as np
+import pandas
 from mlserver.codecs import (
     Base64Codec,
     NumpyCodec,
     NumpyRequestCodec,
+    PandasCodec,
     StringCodec,
     StringRequestCodec,
 )
@@ -40,4 +42,9 @@ assert StringCodec.decode_output(answer.outputs[0]) == ["ONE", "TWO"]
 ages = NumpyCodec.encode_input("age", np.array([[1], [np.nan]], np.float32))
 answer = infer("table", InferenceRequest(inputs=[ages, StringCodec.encode_input("town", ["Ulm", "Essen"])]))
 assert NumpyCodec.decode_output(answer.outputs[0]).ravel().tolist() == [3, 5]
+# Its codec knows texts of pandas as objects alone.
+towns = pandas.Series(["Ulm", "Essen"], dtype=object)
+for use_bytes in (True, False):
+    frame = PandasCodec.encode_request(pandas.DataFrame({"age": [1, 2.5], "town": towns}), use_bytes=use_bytes)
+    assert PandasCodec.decode_response(infer("table", frame))["price"].tolist() == [3, 12.5]
 print("all answered")
