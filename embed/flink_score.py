@@ -50,7 +50,7 @@ def main() -> None:
         output.claim(task.identity)
         output.tidy()
         units = output.units(task.input)
-        elements = env.from_collection(output.left(units) or units[:1]).rebalance()
+        elements = env.from_collection(output.split(units)[1] or units[:1]).rebalance()
         elements.map(partial(_score, task), Types.STRING()).name("Score").print()
         job = env.execute_async(task.flink_name)
     print(json.dumps({"submitted": task.flink_name, "id": str(job.get_job_id())}), flush=True)

@@ -16,6 +16,7 @@ from cluster_serving.client.many import Batch
 from cluster_serving.client.result import Result
 from cluster_serving.embed.columns import Columns, Scored, collected, gathered, length, piece, rows
 from cluster_serving.embed.lull import Lull
+from cluster_serving.embed.unanswered import Unanswered
 from cluster_serving.job.record import NamedOutputs
 from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, PoisonRequest, ServingError
@@ -29,10 +30,6 @@ _OF_RECORDS = (InvalidInput, InferenceFailed, PoisonRequest)
 
 
 T = TypeVar("T")
-
-
-class Unanswered(Exception):
-    """The job does not answer; the message says why."""
 
 
 class Lane:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from io import BytesIO
 from itertools import chain
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -75,10 +77,13 @@ class Output:
         """Return True if a unit is scored."""
         return bool(self._system.get_file_info(self._path(unit)).is_file)
 
-    def left(self, units: Sequence[Unit]) -> list[Unit]:
-        """Return the units that are not scored."""
+    def split(self, units: Sequence[Unit]) -> tuple[list[Unit], list[Unit]]:
+        """Return the units that are scored, and those that are not."""
         there = set(self._files())
-        return [unit for unit in units if self._path(unit) not in there]
+        found: tuple[list[Unit], list[Unit]] = ([], [])
+        for unit in units:
+            found[self._path(unit) not in there].append(unit)
+        return found
 
     def tidy(self) -> None:
         """Remove what programs have left that were killed."""
@@ -132,8 +137,9 @@ class Output:
         self._system.create_dir(posixpath.dirname(path))
         rows = wrong = 0
         first = _first(tables) or [pa.table({ERROR: pa.array([], pa.string())})]
-        with self._system.open_output_stream(aside) as file, pq.ParquetWriter(file, first[-1].schema) as writer:
-            for table in _gathered(_conformed(table, writer.schema) for table in chain(first, tables)):
+        schema = first[-1].schema
+        with self._system.open_output_stream(aside) as file, _writer(file, schema) as writer:
+            for table in _gathered(_conformed(table, schema) for table in chain(first, tables)):
                 writer.write_table(table)
                 rows, wrong = rows + len(table), wrong + len(table) - table.column(-1).null_count
         self._system.move(aside, path)
@@ -145,6 +151,16 @@ class Output:
     def _hidden(self, unit: Unit, end: str) -> str:
         folder, name = posixpath.split(self._path(unit))
         return posixpath.join(folder, f".{name}{end}")
+
+
+def _writer(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
+    """Return a writer without dictionaries of floats, which take four times as long to write, and hardly repeat."""
+    empty = BytesIO()
+    pq.write_table(schema.empty_table(), empty)
+    columns = pq.read_metadata(empty).schema
+    leaves = [columns.column(at) for at in range(len(columns))]
+    repeated = [leaf.path for leaf in leaves if leaf.physical_type not in ("FLOAT", "DOUBLE")]
+    return pq.ParquetWriter(file, schema, use_dictionary=repeated)
 
 
 def _first(tables: Iterator[pa.Table]) -> list[pa.Table]:

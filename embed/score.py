@@ -16,98 +16,160 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cluster_serving.embed.answers import score
-from cluster_serving.embed.lane import Unanswered
 from cluster_serving.embed.output import FAILURES, Outcomes, Output
 from cluster_serving.embed.task import Task
+from cluster_serving.embed.unanswered import Unanswered
 from cluster_serving.embed.units import Unit
+from cluster_serving.job.models.formats import formats
 from cluster_serving.protocol.parent import die_with_parent
 
 _VALUE = re.compile(r"(: \S+\[\d+\])? is .*?; expected", re.DOTALL)
+_LINE = re.compile(r"(cannot be read: [^:]*|and the header \d+):.*", re.DOTALL)
 _MOST_KINDS = 3
 """Kinds of errors that the command names."""
 
+_INTERRUPTED = 130
 _BACKGROUND = 10
 """Niceness of this program beside a job."""
+
+
+@dataclass
+class _Tally:
+    """Rows of scored units, and their errors by kind."""
+
+    rows: int = 0
+    wrong: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def add(self, output: Output, unit: Unit, rows: int, wrong: int) -> None:
+        self.rows += rows
+        self.wrong += wrong
+        if wrong:
+            self.kinds.update(map(_kind, output.errors(unit)))
 
 
 def main() -> None:
     """Score all units that are not scored yet."""
     die_with_parent(signal.SIGKILL)
-    task = Task.from_json(sys.stdin.read())
+    # The launcher still looks at the model, and the processes of the pool inherit what is found here.
+    formats()
+    text = sys.stdin.read()
+    if not text:
+        # The launcher has ended with an error of its own.
+        return
+    task = Task.from_json(text)
+    # Until here, the launcher has answered Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        output = Output(task.output)
-        with output.held():
-            sys.exit(_run(task, output))
+        with _pool(task) as pool:
+            output = Output(task.output)
+            with output.held():
+                try:
+                    sys.exit(run(task, output, pool))
+                except KeyboardInterrupt:
+                    # The processes of the pool end with this one, and not with their units.
+                    os._exit(_INTERRUPTED)
     except (*FAILURES, Unanswered) as error:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
         sys.exit("error: a process with the model has died, such as from a lack of memory; run fewer with --processes")
 
 
-def _run(task: Task, output: Output) -> int:
+def _pool(task: Task) -> ProcessPoolExecutor | nullcontext[None]:
+    """Return the processes that compute.
+
+    On Linux they are forked, which saves the second that imports take in each: this process has no threads yet.
+    """
+    if task.job or task.flink:
+        return nullcontext()
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    pool = ProcessPoolExecutor(task.processes, context, _prepare_process)
+    # The first call forks all processes.
+    pool.submit(os.getpid).result()
+    return pool
+
+
+def run(task: Task, output: Output, pool: Executor | None) -> int:
+    """Score what is left in the processes of a pool, or through a job without one; return the exit code."""
     console, began = Console(stderr=True), time.monotonic()
     output.claim(task.identity)
     units = output.units(task.input)
-    left = output.left(units)
-    rows = wrong = failed = 0
-    kinds = Counter[str]()
+    there, left = output.split(units)
+    failed = 0
+    # The exit code is that of all rows, also of those that an earlier command has scored.
+    tally = _tally(output, there)
+    before = tally.rows
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not sys.stderr.isatty()) as progress:
         bar = progress.add_task("", total=sum(unit.size for unit in left), rate="")
-        for unit, outcome in _outcomes(task, output, left):
+        for unit, outcome in _outcomes(task, output, left, pool):
             if isinstance(outcome, Exception):
                 failed += 1
-                console.print(f"error: {unit.files[0]}: {outcome}", markup=False, soft_wrap=True)
+                console.print(f"error: {unit.files[0]}: {_reason(outcome)}", markup=False, soft_wrap=True)
                 continue
-            rows, wrong = rows + outcome[0], wrong + outcome[1]
-            if outcome[1]:
-                kinds.update(map(_kind, output.errors(unit)))
-            rate = f"{rows / (time.monotonic() - began):,.0f} rows/s"
+            tally.add(output, unit, *outcome)
+            rate = f"{(tally.rows - before) / (time.monotonic() - began):,.0f} rows/s"
             progress.update(bar, advance=unit.size, rate=rate)
     output.tidy()
     if failed == len(units) and not task.flink:
         output.release()
     seconds = time.monotonic() - began
+    rows = tally.rows - before
     console.print(
-        f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} a second), {wrong:,} of them with an error; "
-        f"{len(units) - len(left)} of {len(units)} units were there before, {failed} could not be scored. "
+        f"{rows:,} rows in {seconds:.1f} s ({rows / seconds:,.0f} a second); {len(there)} of {len(units)} units were "
+        f"there before, {failed} could not be scored. {tally.wrong:,} of {tally.rows:,} rows have an error. "
         f"Output: {task.output}",
         highlight=False,
         soft_wrap=True,
     )
-    for kind, count in kinds.most_common(_MOST_KINDS):
+    for kind, count in tally.kinds.most_common(_MOST_KINDS):
         console.print(f"{count:,} rows: {kind}", markup=False, highlight=False, soft_wrap=True)
     most = task.max_errors
-    return int(failed > 0 or (rows > 0 and wrong == rows) or (most is not None and wrong > most))
+    are_all_wrong = tally.rows > 0 and tally.wrong == tally.rows
+    return int(failed > 0 or are_all_wrong or (most is not None and tally.wrong > most))
+
+
+def _tally(output: Output, units: Sequence[Unit]) -> _Tally:
+    tally = _Tally()
+    for unit, outcome in output.outcomes(units):
+        if not isinstance(outcome, Exception):
+            tally.add(output, unit, *outcome)
+    return tally
+
+
+def _reason(error: Exception) -> str:
+    """Return the message of an error on one line, with its type if it is none that is expected."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, FAILURES) else f"{type(error).__name__}: {text}"
 
 
 def _kind(error: str) -> str:
-    """Return an error without the value that it names, which others of its kind have not."""
-    return _VALUE.sub(" is …; expected", error)
+    """Return an error without the value or line that it names, which others of its kind have not."""
+    return _LINE.sub(r"\1", _VALUE.sub(" is …; expected", error))
 
 
-def _outcomes(task: Task, output: Output, units: Sequence[Unit]) -> Outcomes:
+def _outcomes(task: Task, output: Output, units: Sequence[Unit], pool: Executor | None) -> Outcomes:
     if task.flink:
         from cluster_serving.embed.flink_score import watch
 
         return watch(task.flink, output, units)
-    return _through_job(task, units) if task.job else _in_processes(task, units)
+    return _in_processes(task.for_units(len(units)), units, pool) if pool else _through_job(task, units)
 
 
-def _in_processes(task: Task, units: Sequence[Unit]) -> Outcomes:
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(task.processes, spawn, _prepare_process) as pool:
-        running = {pool.submit(score, task, unit): unit for unit in units}
-        for done in as_completed(running):
-            yield running[done], _outcome(done.result)
+def _in_processes(task: Task, units: Sequence[Unit], pool: Executor) -> Outcomes:
+    running = {pool.submit(score, task, unit): unit for unit in units}
+    for done in as_completed(running):
+        yield running[done], _outcome(done.result)
 
 
 def _through_job(task: Task, units: Sequence[Unit]) -> Outcomes:
@@ -120,7 +182,10 @@ def _through_job(task: Task, units: Sequence[Unit]) -> Outcomes:
 def _outcome(result: Callable[[], tuple[int, int]]) -> tuple[int, int] | Exception:
     try:
         return result()
-    except FAILURES as error:
+    except (BrokenProcessPool, Unanswered):
+        raise
+    except Exception as error:
+        # One file never ends the others, whatever its reader or the model raises.
         return error
 
 

@@ -61,6 +61,11 @@ def predict_table(predictor: Model, table: pa.Table | pa.RecordBatch, inputs: In
     return _predicted(predictor, table.column_names, table.column, len(table), inputs)
 
 
+def predict_columns(predictor: Model, columns: Mapping[str, Any], inputs: Inputs | None = None) -> pa.Table:
+    """Compute columns of equal length, which are arrays of Arrow or lists; see `predict_table`."""
+    return _predicted(predictor, [*columns], columns.__getitem__, len(next(iter(columns.values()), ())), inputs)
+
+
 def predict_frame(predictor: Model, frame: pd.DataFrame, inputs: Inputs | None = None) -> pd.DataFrame:
     """Compute a frame of pandas; return a frame with its index, and the columns of `predict_table`."""
     names = [str(name) for name in frame.columns]

@@ -62,6 +62,13 @@ class Task(JsonRecord):
             parts = (model, settings.image, settings.post_processing, settings.batch.input_already_batched)
         return hashlib.sha256(repr((*parts, absolute(self.input), self.inputs, self.keep)).encode()).hexdigest()
 
+    def for_units(self, count: int) -> Task:
+        """Return the task for so many units: if they are fewer than the processes, each has the threads of several."""
+        options = JobOptions.from_json(self.options)
+        threads = options.model.thread_per_model * max(1, self.processes // max(1, count))
+        options = replace(options, model=replace(options.model, thread_per_model=threads))
+        return replace(self, options=options.to_json())
+
     def model(self) -> Model:
         """Return what computes."""
         if self.job:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import fnmatch
 import hashlib
 import io
 import posixpath
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalFileSystem, PyFileSystem
 
+from cluster_serving.embed import json_lines
 from cluster_serving.job.remote.url import absolute, is_url
 from cluster_serving.protocol.errors import InvalidInput
 
@@ -31,15 +33,26 @@ _BUFFER = 4 << 20
 ROWS = 8192
 """Most rows of a table that is read or written at once."""
 
+_FEWEST_ROWS = 64
+_BATCH_BYTES = 16 << 20
+_LEAST_BUFFER, _ALL_BUFFERS = 64 << 10, 64 << 20
+_CSV_BLOCK = 8 << 20
 _IMAGE_ROWS = 64
 _SHOWN = 80
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_LATIN = "cluster_serving_latin"
 _WILD = re.compile(r"[*?\[]")
 
-Batches = Iterator[pa.RecordBatch | str]
+Columns = dict[str, Any]
+"""Columns of rows, of equal length: arrays of Arrow, or lists where the values have no type in common."""
+
+Batches = Iterator[Columns | str]
+"""Rows of a file; a text in the place of a row that cannot be read says why."""
 
 Wanted = Callable[[Sequence[str]], Sequence[str]]
 """Chooses from the names of the columns of a file those that are read."""
 
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _COMPRESSED = (".gz", ".bz2", ".zst")
 
 
@@ -66,34 +79,38 @@ class Unit:
         """True for a file of which all values are texts: CSV."""
         return _READERS.get(_suffix(self.files[0])) is _csv
 
-    def batches(self, wanted: Wanted = list) -> Iterator[pa.Table | str]:
+    def batches(self, wanted: Wanted = list) -> Batches:
         """Read the rows in batches; a row that cannot be read is a text that says why.
 
-        `wanted` chooses from the names of the columns; files of JSON lines and images are read as a whole. Values of
-        CSV are texts, and partition columns of the path (`day=2026-01-02/`) are added as texts.
+        `wanted` chooses from the names of the columns; files of images are read as a whole. Values of CSV are texts.
+        The folders of the path are columns of texts, too (`day=2026-01-02/`), unless the file has such a column.
         """
         if not self.size:
             return
+        folders = partitions(self.address, self.files[0])
+
+        def chosen(names: Sequence[str]) -> list[str]:
+            return [name for name in wanted([*dict.fromkeys((*names, *folders))]) if name in names]
+
         system, _ = opened(self.address)
         reader = _READERS.get(_suffix(self.files[0]), _images)
-        for batch in reader(system, self, wanted):
-            yield batch if isinstance(batch, str) else self._partitioned(pa.Table.from_batches([batch]))
+        for batch in reader(system, self, chosen):
+            if isinstance(batch, dict):
+                count = len(next(iter(batch.values()), ()))
+                batch |= {
+                    name: pa.array([text] * count, pa.string()) for name, text in folders.items() if name not in batch
+                }
+            yield batch
 
-    def _partitioned(self, table: pa.Table) -> pa.Table:
-        for name, value in partitions(self.address, self.files[0]).items():
-            if name not in table.column_names:
-                table = table.append_column(name, pa.array([value] * len(table), pa.string()))
-        return table
 
-
-def partitions(address: str, path: str) -> dict[str, str]:
+def partitions(address: str, path: str) -> dict[str, str | None]:
     """Return the columns that the folders of a file have in their names, as Hive writes them: `name=value`."""
     _, root = opened(address)
-    found = dict[str, str]()
+    found = dict[str, str | None]()
     for part in posixpath.relpath(path, root).split("/")[:-1]:
         name, equals, value = part.partition("=")
         if equals and name:
-            found[name] = unquote(value)
+            found[unquote(name)] = None if value == _NO_VALUE else unquote(value)
     return found
 
 
@@ -181,10 +198,17 @@ def _of_file(system: FileSystem, base: str, root: str, path: str, size: int) -> 
     if _suffix(path) not in (".parquet", ".pq"):
         yield Unit(base, f"{name}.parquet", (path,), None, size)
         return
-    with system.open_input_file(path) as file:
-        metadata = pq.read_metadata(file)
+    stem = posixpath.splitext(name)[0]
+    try:
+        with system.open_input_file(path) as file:
+            metadata = pq.read_metadata(file)
+    except (pa.ArrowException, OSError):
+        # The error of one file is that of its unit, when it is read.
+        metadata = None
+    if metadata is None or not metadata.num_row_groups:
+        yield Unit(base, f"{stem}.00000.parquet", (path,), None, max(1, size))
+        return
     for group in range(metadata.num_row_groups):
-        stem = posixpath.splitext(name)[0]
         yield Unit(base, f"{stem}.{group:05}.parquet", (path,), group, metadata.row_group(group).total_byte_size)
 
 
@@ -198,11 +222,27 @@ def _of_images(base: str, files: Sequence[tuple[str, int]]) -> Iterator[Unit]:
 
 def _parquet(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
     with system.open_input_file(unit.files[0]) as file:
-        # Without the buffer a whole column of the row group is read at once. Nanoseconds end in 2262, and INT96 later.
-        parquet = pq.ParquetFile(file, buffer_size=_BUFFER, coerce_int96_timestamp_unit="us")
-        names = parquet.schema_arrow.names
-        _refuse_twice(unit.files[0], names)
-        yield from parquet.iter_batches(ROWS, row_groups=[unit.group], columns=wanted(names))
+        metadata = pq.read_metadata(file)
+        names = metadata.schema.to_arrow_schema().names
+        _refuse_twice(names)
+        chosen = wanted(names)
+        # Without the buffers a whole column of the row group is read at once. Nanoseconds end in 2262, and INT96 later.
+        buffer = max(_LEAST_BUFFER, min(_BUFFER, _ALL_BUFFERS // max(1, len(chosen))))
+        parquet = pq.ParquetFile(file, metadata=metadata, buffer_size=buffer, coerce_int96_timestamp_unit="us")
+        rows = _rows_of(metadata.row_group(unit.group), len(chosen) / len(names)) if unit.group is not None else ROWS
+        groups = [] if unit.group is None else [unit.group]
+        for batch in parquet.iter_batches(rows, row_groups=groups, columns=chosen):
+            yield _named(batch)
+
+
+def _rows_of(group: pq.RowGroupMetaData, share: float) -> int:
+    """Return the rows of a batch of some megabytes, if this share of the columns is read."""
+    row = share * group.total_byte_size / max(1, group.num_rows)
+    return max(_FEWEST_ROWS, min(ROWS, int(_BATCH_BYTES / max(1.0, row))))
+
+
+def _named(batch: pa.RecordBatch) -> Columns:
+    return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
 def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
@@ -214,10 +254,14 @@ def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
 
     path = unit.files[0]
     mark = "\t" if _suffix(path) == ".tsv" else ","
-    names = _header(system, path, mark)
+    names, empty = _header(system, path, mark)
+    if not names:
+        return
     with system.open_input_stream(path) as file:
-        # With threads, rows have no numbers.
-        read = pyarrow.csv.ReadOptions(use_threads=False)
+        # With threads, rows have no numbers. The names are given, as those of pyarrow have to be UTF-8.
+        read = pyarrow.csv.ReadOptions(
+            use_threads=False, block_size=_CSV_BLOCK, column_names=names, skip_rows=empty, skip_rows_after_names=1
+        )
         parse = pyarrow.csv.ParseOptions(delimiter=mark, invalid_row_handler=note, newlines_in_values=True)
         # Texts stay what they are: 00123, an id of 20 digits, a text that looks like a time.
         types = dict.fromkeys(names, pa.binary())
@@ -228,31 +272,56 @@ def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
             rest = batch
             while bad and bad[0].number <= at + len(rest):
                 row = bad.popleft()
-                yield _texts(rest[: row.number - at])
+                yield from _texts(rest[: row.number - at])
                 yield _fields_error(row)
                 rest, at = rest[row.number - at :], row.number + 1
-            yield _texts(rest)
+            yield from _texts(rest)
             at += len(rest)
         yield from map(_fields_error, bad)
 
 
-def _header(system: FileSystem, path: str, mark: str) -> list[str]:
-    """Return the names of the columns; raise `InvalidInput` if two are equal."""
-    with system.open_input_stream(path) as file, io.TextIOWrapper(file, "utf-8-sig", "replace", newline="") as text:
-        names = next(csv.reader(text, delimiter=mark), [])
-    _refuse_twice(path, names)
-    return names
+def _header(system: FileSystem, path: str, mark: str) -> tuple[list[str], int]:
+    """Return the names of the columns, none if no rows follow, and the number of empty lines before them.
+
+    Raises:
+        InvalidInput: If two names are equal, or the file has another encoding.
+    """
+    with system.open_input_stream(path) as file:
+        head = file.read(2)
+    if head in _UTF_16:
+        raise InvalidInput("the file is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 converts it")
+    with system.open_input_stream(path) as file, io.TextIOWrapper(file, "utf-8-sig", _LATIN, newline="") as text:
+        empty = 0
+        try:
+            for names in csv.reader(text, delimiter=mark):
+                if names:
+                    _refuse_twice(names)
+                    # pyarrow does not take a header alone.
+                    return (names, empty) if text.read(1) else ([], 0)
+                empty += 1
+        except csv.Error as error:
+            raise InvalidInput(f"the header cannot be read: {error}") from error
+    return [], 0
 
 
-def _refuse_twice(path: str, names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidInput(f"{path} has {names.count(name)} columns {name!r}; expected one: rename the others")
+def _latin(error: UnicodeDecodeError) -> tuple[str, int]:
+    return error.object[error.start : error.end].decode("latin-1"), error.end
 
 
-def _texts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return columns of bytes as texts: a value that is not UTF-8 is read as Latin-1."""
-    return pa.RecordBatch.from_arrays([_decoded(column) for column in batch.columns], names=batch.schema.names)
+codecs.register_error(_LATIN, _latin)  # type: ignore[arg-type]
+
+
+def _refuse_twice(names: Sequence[str]) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidInput(f"there are {count} columns {name!r}; expected one: rename the others")
+
+
+def _texts(rows: pa.RecordBatch) -> Iterator[Columns]:
+    """Yield columns of bytes as texts: a value that is not UTF-8 is read as Latin-1."""
+    for start in range(0, len(rows), ROWS):
+        batch = rows[start : start + ROWS]
+        yield {name: _decoded(column) for name, column in _named(batch).items()}
 
 
 def _decoded(column: pa.Array) -> pa.Array:
@@ -274,31 +343,15 @@ def _fields_error(row: pyarrow.csv.InvalidRow) -> str:
 
 
 def _json_lines(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
-    with system.open_input_stream(unit.files[0]) as file:
-        rest = b""
-        # pyarrow reads whole files only.
-        while block := file.read(_BUFFER):
-            lines, _, rest = (rest + block).rpartition(b"\n")
-            yield from _parsed(lines)
-        yield from _parsed(rest)
+    def blocks() -> Iterator[bytes]:
+        with system.open_input_stream(unit.files[0]) as file:
+            yield from json_lines.blocks_of(file.read)
 
-
-def _parsed(lines: bytes) -> Batches:
-    """Parse lines of JSON; halves find the lines that are none, or whose values are of another type."""
-    if not lines.strip():
-        return
-    try:
-        # A line may not be longer than a block.
-        options = pyarrow.json.ReadOptions(block_size=max(1 << 20, len(lines)))
-        yield from pyarrow.json.read_json(pa.BufferReader(lines), options).to_batches()
-    except pa.ArrowInvalid as error:
-        middle = lines.find(b"\n", len(lines) // 2)
-        middle = middle if middle >= 0 else lines.rfind(b"\n")
-        if middle < 0:
-            yield f"{str(error).removesuffix(' in row 0')}: {lines[:_SHOWN].decode('utf8', 'replace')}"
-            return
-        yield from _parsed(lines[:middle])
-        yield from _parsed(lines[middle + 1 :])
+    # The types are those of all lines: the file is read twice.
+    types = json_lines.types_of(blocks())
+    chosen = {name: types[name] for name in wanted([*types])}
+    for block in blocks():
+        yield from json_lines.columns_of(block, chosen)
 
 
 def _images(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
@@ -308,7 +361,7 @@ def _images(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
         for path in paths:
             with system.open_input_stream(path) as file:
                 contents.append(file.read())
-        yield pa.record_batch({"path": pa.array(paths), IMAGE: pa.array(contents, pa.binary())})
+        yield {"path": pa.array(paths), IMAGE: pa.array(contents, pa.binary())}
 
 
 _READERS: dict[str, Callable[[FileSystem, Unit, Wanted], Batches]] = {

@@ -57,7 +57,7 @@ def make_encoder(text: str, folder: Path = Path()) -> Encoder:
     Raises:
         ModelError: If a filter is unknown, or cannot be used.
     """
-    added = _added()
+    added = _added() if text else {}
     try:
         parsed = filters.parse(text, added)
         if not parsed:

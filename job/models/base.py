@@ -79,6 +79,7 @@ class Model(ABC):
         careful: True if a value beyond its range may end the process, such as an index, or keep it in a loop.
         fits: Returns True if inputs fit each other; `predict` may end the process if they do not. None if the engine
             checks them by itself, or the axes are proven.
+        known: Texts and whole numbers of which the model may make something else than of others.
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
         takes_missing: True if the model computes tables, in which a number may stand for a missing one.
@@ -96,6 +97,7 @@ class Model(ABC):
     row_wise: bool = False
     careful: bool = False
     fits: Callable[[Sequence[Array]], bool] | None = None
+    known: Sequence[str | int] = ()
     tolerance: float = 1e-3
     overlaps: bool = False
     takes_missing: bool = False

@@ -15,7 +15,7 @@ from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.versions import resolved
-from cluster_serving.launcher.jobs import preflight, scoring_job
+from cluster_serving.launcher.jobs import few, preflight, scoring_job
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress
@@ -76,43 +76,49 @@ def score(
         "max_errors": max_errors,
         "keep": None if keep is None else [name for name in keep.split(",") if name],
     }
-    if job:
-        own_module.run(_PROGRAM, task | {"job": job, "redis": config.redis_url, "share": share})
-    with Progress():
-        task |= _model_of(config, processes, here=not flink or target_of(config).is_here)
-        if flink:
-            task |= {"input": absolute(source), "output": absolute(output)}
-            task |= {"flink": scoring_job.submitted(config, task)}
-    try:
-        own_module.run(_PROGRAM, task)
-    finally:
-        if flink:
-            target_of(config).reclaim()
+    # The program imports its packages while the model is looked at.
+    with own_module.started(_PROGRAM, is_early=True) as program:
+        if job:
+            program(task | {"job": job, "redis": config.redis_url, "share": share})
+        with Progress():
+            here = not flink or target_of(config).is_here
+            task |= _model_of(config, processes, here, is_measured=not few.are_few(source))
+            if flink:
+                task |= {"input": absolute(source), "output": absolute(output)}
+                task |= {"flink": scoring_job.submitted(config, task)}
+        try:
+            program(task)
+        finally:
+            if flink:
+                target_of(config).reclaim()
 
 
-def _model_of(config: Config, processes: int | None, here: bool) -> dict[str, object]:
+def _model_of(config: Config, processes: int | None, here: bool, is_measured: bool) -> dict[str, object]:
     """Return the fields of a task for a model that its own processes compute."""
     config = resolved(config)
     if here and not is_url(config.model_path):
         check_model(model_options(config))
     secret = preflight.secret_of(config)
-    options, copies = _laid_out(config, secret, processes, here)
+    options, copies = _laid_out(config, secret, processes, here, is_measured)
     sized = config.max_batch_size is not None
     return {"options": options.to_json(), "sized": sized, "processes": copies, "secret": secret}
 
 
-def _laid_out(config: Config, secret: tuple[str, str], processes: int | None, here: bool) -> tuple[JobOptions, int]:
+def _laid_out(
+    config: Config, secret: tuple[str, str], processes: int | None, here: bool, is_measured: bool
+) -> tuple[JobOptions, int]:
     """Return the options with the threads of a copy, and the number of copies, by the measurement of the service.
 
     On the CPUs of this machine, copies are added until all cores have a thread: each also reads and writes. What
-    computes elsewhere is not measured.
+    computes elsewhere is not measured, and nothing is for few rows.
     """
     options, cores = replace(job_options(config, "score"), execution_mode="process"), cgroup.cores()
     if processes or not here:
         copies = processes or config.model_parallelism or 1
         threads = config.thread_per_model or (max(1, cores // copies) if here else 1)
     else:
-        layout = Decider(config.model_copy(update={"prefer": "throughput"}), options, secret).decide()
+        decider = Decider(config.model_copy(update={"prefer": "throughput"}), options, secret)
+        layout = decider.decide() if is_measured else decider.known()
         threads = layout.threads
         copies = max(layout.copies, cores // threads) if options.model.device == CPU else layout.copies
     return replace(options, model=replace(options.model, thread_per_model=threads)), copies

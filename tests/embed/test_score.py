@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import fsspec
@@ -17,8 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster_serving.client.original.values import encode_png
+from cluster_serving.embed.answers import score as score_unit
 from cluster_serving.embed.output import Output
-from cluster_serving.embed.score import score as score_unit
+from cluster_serving.embed.score import run as run_program
 from cluster_serving.embed.task import Task
 from cluster_serving.embed.units import find
 from cluster_serving.job.models.encryption import encrypt
@@ -48,11 +50,18 @@ print(*peaks)
 """Program that prints the highest memory of its process, in MB, after each of the units, the smallest first."""
 
 
-def score(folder, *arguments):
+def command(folder, *arguments):
     """The finished command; it has to succeed."""
     done = run("cluster-serving-cli", *SCORE, *arguments, cwd=folder, environment=os.environ)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def score(folder, **changes):
+    """Score the files as the program does, but in a thread; return the exit code."""
+    task = replace(task_of(folder), **changes)
+    with ThreadPoolExecutor(1) as pool:
+        return run_program(task, Output(task.output), pool)
 
 
 def output(folder):
@@ -78,8 +87,8 @@ def test_each_row_of_parquet_has_an_answer_or_an_error_in_its_place(doubling):
     for name in ("a", "b"):
         table = pa.table({"id": [f"{name}{row}" for row in range(500)], "x": x})
         pq.write_table(table, doubling / "data" / f"{name}.parquet", row_group_size=200)
-    done = score(doubling, "data/*.parquet")
-    assert "1,000 rows in" in done.stderr and "20 of them with an error" in done.stderr
+    done = command(doubling, "data/*.parquet")
+    assert "1,000 rows in" in done.stderr and "20 of 1,000 rows have an error" in done.stderr
     rows = output(doubling)
     assert [row["id"] for row in rows] == [f"{name}{row}" for name in "ab" for row in range(500)]
     for row in rows:
@@ -103,13 +112,13 @@ def test_a_killed_command_goes_on_where_it_was_and_finished_units_stay(doubling)
     for killed in range(2):
         with subprocess.Popen(
             [BIN / "cluster-serving-cli", *SCORE, "data"], cwd=doubling, stderr=subprocess.DEVNULL
-        ) as command:
+        ) as killed_one:
             more = len(finished) + 5
             wait_until(lambda more=more: len([*out.glob("*.parquet")]) > more, 60)
-            command.send_signal(signal.SIGKILL)
-        assert command.returncode == -signal.SIGKILL, f"it ended before kill {killed}"
+            killed_one.send_signal(signal.SIGKILL)
+        assert killed_one.returncode == -signal.SIGKILL, f"it ended before kill {killed}"
         finished = {file: file.stat().st_mtime_ns for file in out.glob("*.parquet")}
-    done = score(doubling, "data")
+    done = command(doubling, "data")
     before = int(done.stderr.split(" of 200 units were there before")[0].split()[-1])
     assert before >= len(finished)
     assert {file: file.stat().st_mtime_ns for file in finished} == finished
@@ -132,7 +141,7 @@ def test_the_memory_does_not_grow_with_the_row_groups(doubling):
 def test_csv_columns_are_a_vector_and_only_chosen_columns_are_copied(doubling):
     table = pa.table({"id": [1, 2], "a": [1.0, 4.0], "b": [2, 5], "c": [3, 6], "note": ["x", 'y,"z"\nw']})
     pyarrow.csv.write_csv(table, doubling / "data" / "rows.csv")
-    score(doubling, "data/rows.csv", "--columns", "x=a,b,c", "--keep", "id")
+    command(doubling, "data/rows.csv", "--columns", "x=a,b,c", "--keep", "id")
     assert output(doubling) == [
         {"id": "1", "y": [2, 4, 6], "error": None},
         {"id": "2", "y": [8, 10, 12], "error": None},
@@ -151,7 +160,7 @@ def test_a_row_of_csv_that_cannot_be_read_has_an_error_in_its_place(doubling):
         *["6,1,2,3"] * 200_000,
     ]
     (doubling / "data" / "rows.csv").write_text("\n".join([*lines, "7,a,b,c", "8,1"]))
-    score(doubling, "data", "--columns", "x=a,b,c")
+    assert score(doubling, inputs={"x": ["a", "b", "c"]}) == 0
     rows = output(doubling)
     assert rows[0] == {"id": "0", "y": [2, 4, 6], "error": None} and rows[5]["y"] == [3, 4, 6]
     np.testing.assert_array_equal(rows[3]["y"], [2, np.nan, 6])
@@ -207,19 +216,19 @@ def test_a_line_that_is_no_json_or_of_another_type_has_an_error_in_its_place(dou
     lines = [json.dumps({"id": row, "x": [row, 0.5, 0]}) for row in range(1000)]
     lines[0], lines[7], lines[999] = "{", '{"id": 7, "x": "cat"}', '{"id": "end", "x": [1, 2, 3]'
     (doubling / "data" / "rows.jsonl").write_text("\n".join(lines))
-    score(doubling, "data")
+    assert score(doubling) == 0
     rows = output(doubling)
     assert [row["id"] for row in rows] == [None, *range(1, 999), None]
     errors = {number: row["error"] for number, row in enumerate(rows) if row["error"]}
     assert [*errors] == [0, 7, 999]
     assert errors[7] == "INVALID_INPUT: input 'x' is 'cat'; expected a number"
-    assert errors[0] == "INVALID_INPUT: JSON parse error: Missing a name for object member.: {"
+    assert errors[0].startswith("INVALID_INPUT: the line cannot be read: Expecting property name")
 
 
 @pytest.mark.parametrize(("name", "text"), [("rows.csv", ""), ("rows.csv", "x\n"), ("rows.jsonl", "\n")])
 def test_a_file_without_rows_has_an_output_without_rows(doubling, name, text):
     (doubling / "data" / name).write_text(text)
-    score(doubling, "data")
+    assert score(doubling) == 0
     assert pq.read_table(doubling / "out" / f"{name}.parquet").num_rows == 0
 
 
@@ -232,7 +241,6 @@ def test_two_commands_do_not_write_to_one_folder(doubling):
         f"error: process {os.getpid()} on {socket.gethostname()} scores into {doubling / 'out'} at the moment"
         in done.stderr
     )
-    score(doubling, "data")
 
 
 def test_a_file_system_of_fsspec_is_read_and_written(doubling):
@@ -272,7 +280,7 @@ def test_lines_of_json_are_read_to_the_last_one(doubling):
     (doubling / "data" / "rows.jsonl").write_text("\n".join(lines))
     # The output is in a folder of the input.
     for _ in range(2):
-        score(doubling, ".", "--keep", "")
+        assert score(doubling, input=str(doubling), keep=[]) == 0
     assert [row["y"] for row in output(doubling)] == [[2 * row, 1, 0] for row in range(3000)]
 
 
@@ -282,20 +290,19 @@ def test_images_of_a_folder_are_scored_and_damaged_ones_named(tmp_path):
     for number in range(70):
         picture = encode_png("x", np.full((8, 8, 3), number, np.uint8)).data
         (tmp_path / "photos" / "more" / f"{number:02}.png").write_bytes(picture[:40] if number == 5 else picture)
-    score(tmp_path, "photos")
+    assert score(tmp_path, input=str(tmp_path / "photos")) == 0
     rows = output(tmp_path)
     assert [os.path.basename(row["path"]) for row in rows] == [f"{number:02}.png" for number in range(70)]
     assert [number for number, row in enumerate(rows) if row["error"]] == [5]
 
 
 def test_another_model_does_not_mix_its_answers_with_those_of_the_first(doubling):
-    pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
-    score(doubling, "data")
+    (doubling / "data" / "a.jsonl").write_text('{"x": [1, 2, 3]}')
+    assert score(doubling) == 0
     save_doubling(doubling / "other", 3)
-    arguments = ("score", "--output", "out", "--model", "other", "--input", "data")
-    done = run("cluster-serving-cli", *arguments, cwd=doubling, environment=os.environ)
-    assert done.returncode == 1
-    assert "error: out has the output of another input, model or configuration; choose another folder" in done.stderr
+    options = JobOptions("score", ModelOptions(str(doubling / "other")), RedisOptions("redis://unused")).to_json()
+    with pytest.raises(ServingError, match="out has the output of another input, model or configuration; choose"):
+        score(doubling, options=options)
 
 
 @pytest.mark.parametrize(
@@ -316,20 +323,38 @@ def test_what_is_wrong_is_one_line(doubling, arguments, message):
     assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_file_without_the_columns_of_the_model_is_named_and_the_others_are_scored(doubling):
-    pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
-    pq.write_table(pa.table({"z": [1]}), doubling / "data" / "b.parquet")
-    done = run("cluster-serving-cli", *SCORE, "data", cwd=doubling, environment=os.environ)
-    assert done.returncode == 1
-    assert "b.parquet: there is no column 'x' for the input 'x'; the columns are z." in done.stderr
+def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_scored(doubling, capsys):
+    data = doubling / "data"
+    (data / "a.jsonl").write_text('{"x": [1, 2, 3]}')
+    pq.write_table(pa.table({"z": [1]}), data / "b.parquet")
+    (data / "c.parquet").write_bytes(b"PAR1 and no more")
+    (data / "d.csv").write_text("x,x\n1,2\n")
+    (data / "e.csv").write_bytes("x\n1\n".encode("utf-16"))
+    (data / "f.json").write_text('[{"x": [1, 2, 3]}]')
+    (data / "g.csv.gz").write_text("not compressed")
+    (data / "h.csv").write_text("y" * 200_000 + "\n1\n")
+    assert score(doubling) == 1
+    lines = dict(
+        line.removeprefix(f"error: {data}/").split(": ", 1) for line in capsys.readouterr().err.splitlines()[:7]
+    )
+    messages = {
+        "b.parquet": "there is no column 'x' for the input 'x'; the columns are z.",
+        "c.parquet": "Parquet magic bytes not found in footer.",
+        "d.csv": "there are 2 columns 'x'; expected one: rename the others",
+        "e.csv": "the file is UTF-16; expected UTF-8",
+        "f.json": "the file is an array; expected a line for each row",
+        "g.csv.gz": "zlib inflate failed",
+        "h.csv": "the header cannot be read",
+    }
+    assert [*lines] == [*messages]
+    assert all(lines[name].startswith(message) for name, message in messages.items()), lines
     assert [row["y"] for row in output(doubling)] == [[2, 4, 6]]
 
 
-def test_a_folder_where_nothing_could_be_scored_takes_the_corrected_command(doubling):
+def test_a_folder_where_nothing_could_be_scored_takes_the_corrected_command(doubling, capsys):
     pq.write_table(pa.table({name: [1.0] for name in "abc"}), doubling / "data" / "a.parquet")
-    done = run("cluster-serving-cli", *SCORE, "data", cwd=doubling, environment=os.environ)
-    assert done.returncode == 1 and "0 rows" in done.stderr
-    score(doubling, "data", "--columns", "x=a,b,c")
+    assert score(doubling) == 1 and "0 rows" in capsys.readouterr().err
+    assert score(doubling, inputs={"x": ["a", "b", "c"]}) == 0
     assert [row["y"] for row in output(doubling)] == [[2, 2, 2]]
 
 
@@ -365,22 +390,92 @@ def test_copied_columns_stay_as_they_were_and_only_data_files_are_read(doubling)
     assert pq.read_table(doubling / "out" / "f.00000.parquet")["t"].to_pylist() == late.to_pylist()
 
 
-def test_a_column_that_is_there_twice_is_one_line(doubling):
-    (doubling / "data" / "a.csv").write_text("x,x\n1,2\n")
-    (unit,) = find(str(doubling / "data"))
-    with pytest.raises(InvalidInput, match=r"a\.csv has 2 columns 'x'; expected one: rename the others"):
-        score_unit(task_of(doubling), unit)
+def test_values_of_json_lines_stay_as_they_are(doubling):
+    values = ["2020-01-02 03:04:05", 9007199254740993, 12345678901234567890, 1.5, None, "caf\xe9", {"at": "2020-01-02"}]
+    names = ("time", "id", "large", "price", "none", "text", "map")
+    first = dict(zip(names, values, strict=True)) | {"x": [1, 2, 3]}
+    # The types of later rows are others, beyond what is read at once.
+    rows = [first, *[{"x": [1, 2, 3], "id": row, "price": row, "text": "t" * 3000} for row in range(2000)]]
+    rows += [{"x": [1, 2, 3], "none": 7, "text": 8, "map": {"at": "x", "n": [1]}, "new": True}, {"x": "cat"}, {}]
+    (doubling / "data" / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert score(doubling) == 0
+    found = output(doubling)
+    written = {"time": values[0], "id": values[1], "large": str(values[2]), "price": 1.5, "none": None, "new": None}
+    written |= {"text": '"caf\xe9"', "map": {"at": "2020-01-02", "n": None}}
+    assert {name: found[0][name] for name in written} == written and found[0]["y"] == [2, 4, 6]
+    assert [row["id"] for row in found[1:2001]] == [*range(2000)] and found[2000]["price"] == 1999.0
+    assert (found[2001]["none"], found[2001]["text"], found[2001]["new"]) == (7, "8", True)
+    assert found[2001]["map"] == {"at": "x", "n": [1]}
+    assert [row["error"] for row in found[2001:]] == [
+        None,
+        "INVALID_INPUT: input 'x' is 'cat'; expected a number",
+        "INVALID_INPUT: input 'x' is null; expected a list of values",
+    ]
+
+
+def test_lines_that_are_no_row_have_an_error_in_their_place(doubling):
+    lines = ["17", '{"x": 1}{"x": 2}', '{"x": [1, 2, 3]} 4', "[" * 1500, '{"x": 1, "x": 2}', '{"k": "\\ud800"}']
+    lines = [
+        '{"x": [1, 2, 3]}',
+        *lines,
+        '{"k": ' * 1500 + "1" + "} " * 1500,
+        '{"k": 1e999}',
+        "",
+        '{"x": [1, 2, 3], "k": 0.1234567890123456789}',
+    ]
+    (doubling / "data" / "a.jsonl").write_bytes("\r\n".join(lines).encode("utf-8-sig") + b'\n{"k": "\xe9"}')
+    score(doubling)
+    found = output(doubling)
+    reasons = ["expected an object", "Extra data", "Extra data", "too many brackets", "'x' is there twice"]
+    reasons += [
+        "'utf-8' codec can't encode",
+        "too many brackets",
+        "1e999 is beyond float64",
+        "'utf-8' codec can't decode",
+    ]
+    errors = [row["error"] for row in found if row["error"]]
+    assert len(found) == 11 and len(errors) == len(reasons)
+    for error, reason in zip(errors, reasons, strict=True):
+        assert error.startswith(f"INVALID_INPUT: the line cannot be read: {reason}")
+    assert [row["y"] for row in found if row["y"]] == [[2, 4, 6]] * 2 and found[9]["k"] == 0.1234567890123456789
+
+
+def test_only_the_columns_of_the_model_are_read_if_none_is_copied(doubling, monkeypatch):
+    chosen, read = [], pq.ParquetFile.iter_batches
+
+    def noted(file, *rows, columns, **options):
+        chosen.append(columns)
+        return read(file, *rows, columns=columns, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
+    (doubling / "data" / "day=5").mkdir()
+    table = pa.table({name: pa.array([1.0]) for name in ("a", "b", *(f"c{number}" for number in range(1500)))})
+    pq.write_table(table, doubling / "data" / "day=5" / "a.parquet")
+    assert score(doubling, inputs={"x": ["a", "b", "day"]}, keep=["c7", "day"]) == 0
+    assert chosen == [["a", "b", "c7"]]
+    assert output(doubling) == [{"c7": 1, "day": "5", "y": [2, 2, 10], "error": None}]
 
 
 @pytest.mark.parametrize(
-    ("rows", "arguments", "code"),
-    [("1,2\ncat,2\n", (), 0), ("1,2\ncat,2\n", ("--max-errors", "0"), 1), ("cat,2\n1,dog\ncat,2\n", (), 1)],
+    ("rows", "max_errors", "code"),
+    [("1,2\ncat,2\n", None, 0), ("1,2\ncat,2\n", 0, 1), ("cat,2\n1,dog\ncat,2\n", None, 1)],
 )
-def test_the_exit_code_follows_the_rows_with_errors(doubling, rows, arguments, code):
+def test_the_exit_code_follows_the_rows_with_errors_also_when_they_were_there_before(
+    doubling, capsys, rows, max_errors, code
+):
     (doubling / "data" / "a.csv").write_text(f"a,b\n{rows}")
-    columns = ("--columns", "x=a,a,b")
-    done = run("cluster-serving-cli", *SCORE, "data", *columns, *arguments, cwd=doubling, environment=os.environ)
-    assert done.returncode == code, done.stderr
-    count = rows.count("cat")
-    assert f"\n{count} rows: INVALID_INPUT: input 'a' is …; expected a number\n" in done.stderr
-    assert "0 could not be scored" in done.stderr
+    for _ in range(2):
+        assert score(doubling, inputs={"x": ["a", "a", "b"]}, max_errors=max_errors) == code
+        told = capsys.readouterr().err
+        assert f"\n{rows.count('cat')} rows: INVALID_INPUT: input 'a' is …; expected a number\n" in told
+        assert "0 could not be scored" in told
+    assert "0 rows in" in told and "1 of 1 units were there before" in told
+
+
+def test_a_few_rows_need_no_measurement_of_the_layout(doubling, monkeypatch):
+    monkeypatch.setenv("CLUSTER_SERVING_HOME", str(doubling / "home"))
+    (doubling / "data" / "a.csv").write_text("a,b\n1,2\nx,2\n")
+    arguments = ("score", "--output", "out", "--model", "model", "--input", "data", "--columns", "x=a,a,b")
+    done = run("cluster-serving-cli", *arguments, "--max-errors", "0", cwd=doubling, environment=os.environ)
+    assert done.returncode == 1 and "1 of 2 rows have an error" in done.stderr, done.stderr
+    assert "Measuring" not in done.stdout + done.stderr and not (doubling / "home").exists()

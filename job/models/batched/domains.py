@@ -1,8 +1,8 @@
-"""Whole numbers that a model takes: the rows of its tables, say."""
+"""Whole numbers and texts that a model takes: the rows of its tables, say, and the words that it knows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,19 +17,33 @@ _BITS_MORE = 8
 """Bits of the whole numbers that are tried, and of the growth of memory that is foreseen: the square of the next."""
 
 _NEGATIVE = -16
-_MOST_COLUMNS = 16
+_MOST_COLUMNS = 40
 """Longest vector whose columns may be places in tables of their own."""
 
-_MOST_PARTS = 64
-"""Number of calls in which other records have all numbers of a table, in turns."""
+_MOST_PARTS, _MOST_PARTS_KNOWN = 64, 256
+"""Numbers of calls in which other records have all numbers of a table, or all values that are known, in turns."""
+
+
+_SENTENCE = 8
+"""Number of words of a text of several."""
+
+_OTHER_TEXTS = (
+    *("", " ", "a", "A", "the", "no", "yes", "0", "1", "-1", "3.5", "10000", "2024-05-06", "x@y.org", "ümläut", "日本"),
+    *("male", "female", "true", "False", "nan", "None", "unknown", "[UNK]", "the end.", "a b c d e f", "x" * 200),
+)
+"""Texts for any model."""
 
 
 class _Domain(NamedTuple):
-    """Whole numbers of one input: from `least` to `most`, an array like a record of it."""
+    """Whole numbers of one input: from `least` to `most`, an array like a record of it.
+
+    Of an input with `values`, they are the places of these.
+    """
 
     least: int
     most: Array
     dtype: np.dtype[Any]
+    values: Array | None = None
 
     @property
     def last(self) -> int:
@@ -43,7 +57,8 @@ class _Domain(NamedTuple):
 
     def of(self, numbers: Array) -> Array:
         """Return numbers, of which some are too large for their column, as values of the input."""
-        return np.minimum(numbers, self.most).astype(self.dtype)
+        places = np.minimum(numbers, self.most)
+        return (places if self.values is None else self.values[places]).astype(self.dtype)
 
 
 _Draw = Callable[[_Domain], Array]
@@ -51,20 +66,44 @@ _Draw = Callable[[_Domain], Array]
 
 
 class Domains:
-    """Values of the inputs of a model that are whole numbers, as far as calls tell.
+    """Values of the inputs of a model that are whole numbers, as far as calls tell; and of those that are texts.
 
     Args:
         compute: Computes a record alone; raises `InferenceFailed` for a number that the model does not take.
         record: A record that the model computes.
+        known: Values that the model knows (`Model.known`). Whole numbers among them are taken in place of all others.
+        careful: No other values may be taken.
         has_time: Returns False when nothing more is to be tried.
     """
 
-    def __init__(self, compute: Callable[[Record], object], record: Record, has_time: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        compute: Callable[[Record], object],
+        record: Record,
+        known: Sequence[str | int],
+        careful: bool,
+        has_time: Callable[[], bool],
+    ) -> None:
         self._compute = compute
         self._record = record
         self._has_time = has_time
+        self._limit = limit()
         self._generator = np.random.default_rng(0)
-        self._domains = {at: self._of_numbers(at) for at, array in enumerate(record) if has_indices(array)}
+        numbers = [number for number in known if isinstance(number, int)]
+        texts = _texts([text for text in known if isinstance(text, str)], careful)
+        self._domains: dict[int, _Domain] = {}
+        for at, array in enumerate(record):
+            if array.dtype == object and len(texts):
+                self._domains[at] = self._of_values(array, texts)
+            elif has_indices(array) and numbers:
+                self._domains[at] = self._of_values(array, _fitting(numbers, array))
+            elif has_indices(array) and not careful:
+                self._domains[at] = self._of_numbers(at)
+
+    @property
+    def is_any(self) -> bool:
+        """True if any input has values to be tried."""
+        return bool(self._domains)
 
     def groups(self, count: int) -> Iterator[list[Record]]:
         """Yield groups of so many records: of numbers of any size; of neighbours of one size; equal ones; the last."""
@@ -109,11 +148,9 @@ class Domains:
         """Return each number once, or some, as parts with so many records each; the last part begins anew."""
         size = max(1, domain.most.size) * count
         every = domain.last + 1
-        numbers: Array = (
-            self._generator.permutation(every)
-            if every <= _MOST_PARTS * size
-            else self._generator.integers(0, every, _MOST_PARTS * size)
-        )
+        most = size * (_MOST_PARTS if domain.values is None else _MOST_PARTS_KNOWN)
+        generator = self._generator
+        numbers: Array = generator.permutation(every) if every <= most else generator.integers(0, every, most)
         parts: Array = np.resize(numbers, (-(-len(numbers) // size), count, *domain.most.shape))
         return parts
 
@@ -127,6 +164,9 @@ class Domains:
             [drawn[at][index, ...] if at in drawn else own for at, own in enumerate(self._record)]
             for index in range(count)
         ]
+
+    def _of_values(self, own: Array, values: Array) -> _Domain:
+        return _Domain(0, np.full(own.shape, len(values) - 1), own.dtype, self._generator.permutation(values))
 
     def _of_numbers(self, at: int) -> _Domain:
         own = self._record[at]
@@ -174,7 +214,19 @@ class Domains:
                 self._compute(record)
         except InferenceFailed:
             return False
-        return None if growth.bytes << _BITS_MORE > limit() or not self._has_time() else True
+        return None if growth.bytes << _BITS_MORE > self._limit or not self._has_time() else True
+
+
+def _texts(known: Sequence[str], careful: bool) -> Array:
+    """Return texts that a model knows, alone and in texts of several, and others."""
+    sentences = [" ".join(known[start : start + _SENTENCE]) for start in range(0, len(known), _SENTENCE)]
+    return np.array([*known, *sentences, *(() if careful else _OTHER_TEXTS)], object)
+
+
+def _fitting(numbers: Sequence[int], array: Array) -> Array:
+    """Return the numbers that an input can have."""
+    info = np.iinfo(array.dtype)
+    return np.array([number for number in numbers if info.min <= number <= info.max], array.dtype)
 
 
 def _upright(numbers: Array, domain: _Domain) -> Array:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.comparison import distance, equal
 from cluster_serving.job.models.batched.domains import Domains
 from cluster_serving.job.models.batched.growth import Growth, limit
-from cluster_serving.job.models.batched.records import Record, has_indices
+from cluster_serving.job.models.batched.records import Record
 from cluster_serving.job.models.batched.rounding import Rounding
 from cluster_serving.job.models.batched.variety import kindred, varied
 from cluster_serving.protocol.errors import InferenceFailed
@@ -49,6 +50,9 @@ _VALUES = 256
 
 _COMPARED = 8
 """Number of records of a call of many that are computed alone, too."""
+
+_WATCHERS = 8
+"""One of so many records stays where all others get other values."""
 
 _MOST_ELEMENTS = 1 << 22
 """Numbers in all records of other values, which take more memory than those of one call."""
@@ -94,6 +98,7 @@ class Influence:
         careful: A value beyond its range may end the process, or keep it in a loop: only values of `records` are tried.
         is_proven: The graph proves that rows do not depend on other records. Places and sizes alone are tried, as it
             tells nothing about kernels.
+        known: See `Model.known`.
     """
 
     def __init__(
@@ -104,11 +109,14 @@ class Influence:
         tolerance: float,
         careful: bool,
         is_proven: bool = False,
+        known: Sequence[str | int] = (),
     ) -> None:
         self._call = call
+        self._known = known
         self._tolerance = tolerance
         self._record_s = float("inf")
         self._most_rows = sys.maxsize
+        self._limit = limit()
         first, second, third, _ = records
         self._records = records
         self._careful = careful
@@ -144,7 +152,8 @@ class Influence:
             yield _Step(middle, tainted, ("nan",))
         if most > middle:
             yield _Step(most, self._usual, (some,))
-            yield _Step(most, same, (OTHER,))
+            # What is no number follows each pair of places; where there is none, other records do.
+            yield _Step(most, same, (OTHER,), _FEW if self._has_numbers else sys.maxsize)
             many = varied(self._records, max(most, min(_VALUES, self._most_others)), self._careful)
             for start in range(0, len(many), most):
                 yield from self._exchanged(many[start : start + most])
@@ -152,8 +161,8 @@ class Influence:
         if self._has_numbers:
             yield _Step(middle, self._usual, (*_NUMBERS, OTHER))
             if most > middle:
-                yield _Step(most, tainted, ("nan",))
-                yield _Step(most, self._usual, ("large", "-large", OTHER))
+                yield _Step(most, tainted, ("nan",), _FEW)
+                yield _Step(most, self._usual, ("large", "-large", OTHER), _FEW)
         if least < middle:
             yield _Step(least, self._usual, (some,))
 
@@ -193,11 +202,18 @@ class Influence:
         return None if self._is_proven else self._find_in_domains(has_time)
 
     def _find_in_domains(self, has_time: Callable[[], bool]) -> int | None:
-        """Search with all whole numbers that the model takes."""
-        first = self._records[0]
-        if self._careful or self._most == self._least or not any(map(has_indices, first)):
+        """Search with all values that the model knows, and all whole numbers that it takes."""
+        if self._most == self._least:
             return None
-        domains = Domains(self._alone, first, has_time)
+        texts = [one for one in self._known if isinstance(one, str)]
+        for known in [self._known] if len(texts) == len(self._known) else [self._known, texts]:
+            domains = Domains(self._alone, self._records[0], known, self._careful, has_time)
+            found = self._find_in(domains, has_time) if domains.is_any else None
+            if found is not None:
+                return found
+        return None
+
+    def _find_in(self, domains: Domains, has_time: Callable[[], bool]) -> int | None:
         with suppress(InferenceFailed):
             for many in domains.groups(self._most):
                 alone = _Step(self._most, _Base(many, self._usual.records), (OTHER,), _BOTH)
@@ -211,12 +227,15 @@ class Influence:
             size = self._allowed(self._most)
             records = [self._usual.at(place) for place in range(size)]
             before = self._measured(self._usual, size)
-            for number, many in enumerate(domains.parts(-(-size // 2))):
+            watchers = min(_WATCHERS, size)
+            for number, many in enumerate(domains.parts(size - size // watchers)):
                 if not has_time():
                     return None
-                places = frozenset(range(number % 2, size, 2))
-                changed = [many[at // 2] if at in places else records[at] for at in range(size)]
-                found = self._moved(records, before, changed, places)
+                places = [at for at in range(size) if at % watchers != number % watchers]
+                changed = [*records]
+                for at, record in zip(places, many, strict=False):
+                    changed[at] = record
+                found = self._moved(records, before, changed, frozenset(places))
                 if found is not None:
                     return found
         return None
@@ -238,11 +257,10 @@ class Influence:
             # A model may refuse what is no number, which tells nothing.
             with suppress(InferenceFailed):
                 others = base.become(taint)
-                for number, places in enumerate(apart(size)):
+                most = step.sets if taint == step.taints[0] else _FEW
+                for number, places in enumerate(apart(size) if most > _FEW else islice(some_apart(size), most)):
                     if number > 1 and not has_time():
                         return None
-                    if number >= (step.sets if taint == step.taints[0] else _FEW):
-                        break
                     changed = [others[at % len(others)] if at in places else records[at] for at in range(size)]
                     found = self._moved(records, before, changed, places)
                     if found is not None:
@@ -260,7 +278,7 @@ class Influence:
             outputs = self._call(records)
         self._record_s = min(self._record_s, max(time.monotonic() - began, 1e-9) / size)
         each = max(1, sum(array.nbytes for array in outputs) // size + sum(array.nbytes for array in records[0]))
-        self._most_rows = min(self._most_rows, _MOST_BYTES // each, limit() * size // max(1, growth.bytes))
+        self._most_rows = min(self._most_rows, _MOST_BYTES // each, self._limit * size // max(1, growth.bytes))
         if is_usual:
             self._usual_before[size] = outputs
         return outputs
@@ -291,8 +309,7 @@ class Influence:
             other = alone[chosen[chosen.index(at) - 1]] if len(alone) > 1 else self._alone(base.others[0])
             rounding = Rounding(self._alone, base.records[at], own, other, self._tolerance)
             for index, array in enumerate(together):
-                places = range(at, len(array), len(base.records))
-                if not all(rounding.explains(index, array[place, ...]) for place in places):
+                if not rounding.explains(index, array[at :: len(base.records)]):
                     return index
         return None
 
@@ -333,6 +350,18 @@ def apart(count: int) -> Iterator[frozenset[int]]:
         ones = frozenset(place for place in every if place >> bit & 1)
         yield ones
         yield every - ones
+
+
+def some_apart(count: int) -> Iterator[frozenset[int]]:
+    """Yield four sets of places of a call: each second one, the rest, and any half and the rest.
+
+    For each distance of two places, and for most pairs of them, one set has the first and not the second.
+    """
+    drawn = np.random.default_rng(0).permutation(count)
+    for first in (range(1, count, 2), drawn[: count // 2].tolist()):
+        places = frozenset(first)
+        yield places
+        yield frozenset(range(count)) - places
 
 
 def _between(least: int, most: int) -> list[int]:

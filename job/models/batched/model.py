@@ -19,7 +19,7 @@ from cluster_serving.job.models.batched.records import KINDS, LARGEST, WIDE, ZER
 from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.options import CPU, MOST_ROWS
-from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
@@ -234,7 +234,7 @@ class BatchedModel(Wrapper):
     ) -> Axes | None:
         model = self._model
         found = prove(
-            self._try,
+            self._trial,
             options,
             self._raw_inputs,
             lambda: model.outputs,
@@ -245,6 +245,7 @@ class BatchedModel(Wrapper):
             self._careful,
             self._follow,
             self._weights(options),
+            model.known,
         )
         self._graphs.clear()
         if found is not None and found.changing and self._renew is not None:
@@ -290,6 +291,13 @@ class BatchedModel(Wrapper):
         if self._model.fits is not None and not self._model.fits(inputs):
             raise InferenceFailed("the inputs do not fit each other")
         return self._model.predict(inputs)
+
+    def _trial(self, inputs: Sequence[Array]) -> list[Array]:
+        """Compute a trial, which tells nothing if the model refuses its values."""
+        try:
+            return self._try(inputs)
+        except InvalidInput as error:
+            raise InferenceFailed(str(error)) from error
 
     def _learn(self, ranks: tuple[int, ...], known: Axes | None, inputs: Sequence[Array]) -> Axes:
         """Return what the records of a batch prove; raise the model's error if it computes none of them."""

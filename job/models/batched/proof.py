@@ -134,7 +134,7 @@ class _Trial:
         once = self._alone(record) if before is None else before
         return not all(map(equal, zip(once, self._alone(record), strict=True)))
 
-    def look_for_influence(self, most: int, careful: bool) -> None:
+    def look_for_influence(self, most: int, careful: bool, known: Sequence[str | int]) -> None:
         """Search for an output of which a row depends on other records."""
         axes = [axis for axis in self.axes() if axis is not None]
         if None in [place.axis for place in self.reading.places] or self.is_random:
@@ -143,7 +143,7 @@ class _Trial:
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
         budget = Budget(_BUDGET_S)
         is_proven = all(self.finding(index).axis is not None for index in range(len(axes)))
-        search = Influence(call, self._records, sizes, self._tolerance, careful, is_proven)
+        search = Influence(call, self._records, sizes, self._tolerance, careful, is_proven, known)
         self._influenced = search.find(budget.has_time)
         if self._influenced is not None:
             # A few numbers that are random rarely differ.
@@ -274,6 +274,7 @@ def prove(
     careful: bool = False,
     follow: Follow = lambda reading: (),
     weights: Sequence[int] = (),
+    known: Sequence[str | int] = (),
 ) -> Axes | None:
     """Find the batch axes of a model.
 
@@ -289,6 +290,7 @@ def prove(
         careful: A value beyond its range may end the process, or keep it in a loop.
         follow: See `Follow`.
         weights: Sizes of the weights, which free sizes may have to be.
+        known: See `Model.known`.
 
     Returns:
         The axes; None if the model computes none of the records.
@@ -312,7 +314,7 @@ def prove(
             if reading.fixed == 1:
                 return _axes(trial, inputs, outputs())
             if trial.follows():
-                trial.look_for_influence(most, careful)
+                trial.look_for_influence(most, careful, known)
                 if trial.follows() and (draws or len(options) == 1 or not trial.is_doubtful()):
                     return _axes(trial, inputs, outputs())
             # Without a proof, random sizes may fit a wrong reading only. Those of requests fit the right one.

@@ -51,17 +51,18 @@ class Rounding:
         self._tolerance = tolerance
         self._tried: list[Sequence[Array]] = []
 
-    def explains(self, output: int, row: Array) -> bool:
-        """Return True if rounding may make this row of the record's own."""
+    def explains(self, output: int, rows: Array) -> bool:
+        """Return True if rounding may make these rows of the record's own."""
         own = self._own[output]
-        if equal((own, row)):
-            return True
-        if own.shape != row.shape:
+        if own.shape != rows.shape[1:]:
             return False
+        every = np.broadcast_to(own, rows.shape)
+        if equal((every, rows)):
+            return True
         if own.dtype.kind not in "fc":
             # The nearest of two classes, or of two whole numbers: the last digits decide.
             return any(not equal((own, self._changed(number)[output])) for number in self._numbers(_TRIES_OF_LABELS))
-        far = distance(own, row)
+        far = distance(every, rows)
         rounding = 2 * ROUNDING * largest(own)
         if far <= rounding:
             return True

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from cluster_serving.job.models.base import ROUGH, Model, StartedRecord, TensorSpec, choose
 from cluster_serving.job.models.batched.axes import InputReading, Reading
 from cluster_serving.job.models.batched.influence import Influence, calling
@@ -23,7 +25,7 @@ from cluster_serving.job.models.openvino.compiled import (
     plugin,
     singles,
 )
-from cluster_serving.job.models.openvino.values import takes_any
+from cluster_serving.job.models.openvino.places import Places
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -77,7 +79,8 @@ class OpenVINOModel(Model):
             raise ModelError(f"the model needs every one of its inputs, once: {needed}")
         self._positions = [indexes.index(index) for index in range(len(indexes))]
         self._output_indexes, self.outputs = _pick("output", options.outputs, network.outputs)
-        self.careful = not takes_any(network)
+        self._places = Places(core, network, [self.inputs[position] for position in self._positions])
+        self.careful = not self._places.takes_any
         # Compiled networks share the weights of this one.
         self._network = network
         small = sum(path.stat().st_size for path in files.paths) <= MOST_WEIGHTS
@@ -94,8 +97,10 @@ class OpenVINOModel(Model):
         """See `Model.start`."""
         if not isinstance(self._loaded, Singles):
             return super().start(record)
+        ordered = [record[position] for position in self._positions]
         with self._failing():
-            started = self._loaded.start([record[position] for position in self._positions])
+            self._places.check([array[np.newaxis] for array in ordered])
+            started = self._loaded.start(ordered)
         return StartedRecord(partial(self._outputs_of, started), started.wait)
 
     def graph(self) -> Graph | None:
@@ -111,6 +116,7 @@ class OpenVINOModel(Model):
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         ordered = [inputs[position] for position in self._positions]
+        self._places.check(ordered)
         outputs = self._loaded.run(ordered)
         return [outputs[index] for index in self._output_indexes]
 

@@ -25,6 +25,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # errors only: at import Ten
 
 import tensorflow as tf
 
+from cluster_serving.job.models.tensorflow.known import known
+
 __all__ = ["SessionModel", "has_tensor", "tensor_name", "tf"]  # import TensorFlow from here, as it is set up here
 
 tf.get_logger().setLevel("ERROR")  # the session API warns that it is deprecated
@@ -95,6 +97,9 @@ class SessionModel(Model):
             self.inputs = [_spec(name, tensor) for name, tensor in inputs.items()]
             self.outputs = [_spec(name, tensor) for name, tensor in zip(outputs, fetches, strict=True)]
             self._fetches = fetches
+            with_texts = any(spec.dtype == "str" for spec in self.inputs)
+            if with_texts or any(spec.dtype.startswith(("int", "uint")) for spec in self.inputs):
+                self.known = known(self._session, with_texts)
             self._call: Any = self._session.make_callable(fetches, feed_list=[*inputs.values()], accept_options=True)
         except BaseException:
             self._session.close()

@@ -63,8 +63,16 @@ class Decider:
             if before is not None and not (known and known.is_provisional):
                 return self._as_before(before)
             known = self._measured(known) or known
+        return self._best(known)
+
+    def known(self) -> Layout:
+        """Return the layout as configured, as measured earlier, or the usual one."""
+        return self._best(self._read())
+
+    def _best(self, known: Measured | None) -> Layout:
         layout = self._usual()
-        if known and not self._asked.is_complete and not known.problem:
+        has_figures = known and choice.has_figures(known.figures, self._asked)
+        if known and has_figures and not self._asked.is_complete and not known.problem:
             layout = choice.best_layout(known.figures, self._asked)
         if known and (text := choice.slower(layout, known.figures, self._asked)):
             warn(

@@ -1,0 +1,54 @@
+"""Texts and whole numbers that a graph of TensorFlow knows: the keys of its tables, and the texts that it compares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import tensorflow as tf
+
+_TABLES = ("HashTableV2", "MutableDenseHashTableV2", "MutableHashTableV2")
+_MOST_KEYS = 200_000
+_MOST_CONSTANTS = 1000
+_MOST_BYTES = 256
+_OF_FILES = ("save", "__inference__traced_save", "__inference__traced_restore")
+"""Beginning of the names of functions and nodes that read and write variables, by their names."""
+
+
+def known(session: Any, with_texts: bool) -> list[str | int]:
+    """Return the keys of the tables in a session, and the texts of its graph if wanted, each once."""
+    tables = [operation for operation in session.graph.get_operations() if operation.type in _TABLES]
+    found = [key for operation in tables for key in _keys(session, operation)]
+    # A graph of more than 2 GB cannot be written.
+    with suppress(ValueError, tf.errors.OpError):
+        found += _constants(session.graph.as_graph_def()) if with_texts else []
+    return [*dict.fromkeys(_value(key) for key in found)]
+
+
+def _keys(session: Any, operation: Any) -> list[Any]:
+    """Return the keys of a table that are texts or whole numbers."""
+    key, value, table = operation.get_attr("key_dtype"), operation.get_attr("value_dtype"), operation.outputs[0]
+    if not (key == tf.string or key.is_integer) or table.dtype != tf.resource:
+        return []
+    with session.graph.as_default(), suppress(tf.errors.OpError):
+        # A table that nothing has filled has no size.
+        if session.run(tf.raw_ops.LookupTableSizeV2(table_handle=table)) <= _MOST_KEYS:
+            exported = tf.raw_ops.LookupTableExportV2(table_handle=table, Tkeys=key, Tvalues=value)
+            return [*session.run(exported.keys).flat]
+    return []
+
+
+def _constants(graph: Any) -> Iterator[bytes]:
+    """Yield the texts that are inputs of operators, in the graph and its functions."""
+    functions = [one for one in graph.library.function if not one.signature.name.startswith(_OF_FILES)]
+    for nodes in (graph.node, *(function.node_def for function in functions)):
+        for node in nodes:
+            is_text = node.op == "Const" and node.attr["dtype"].type == tf.string.as_datatype_enum
+            if is_text and not node.name.startswith(_OF_FILES):
+                texts = node.attr["value"].tensor.string_val[:_MOST_CONSTANTS]
+                yield from (text for text in texts if len(text) <= _MOST_BYTES)
+
+
+def _value(key: Any) -> str | int:
+    return key.decode("utf-8", "replace") if isinstance(key, bytes) else int(key)
