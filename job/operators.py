@@ -12,6 +12,7 @@ from cluster_serving.connectors.stages.payloads import Payloads
 from cluster_serving.connectors.stages.routing import Routing
 from cluster_serving.connectors.stages.shadow import Mirror
 from cluster_serving.connectors.stages.stats import Counting, Stats
+from cluster_serving.job.hosting.functions import HostingInference, HostingSink, HostingWindow, TurnSource
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.window import BatchingWindow
@@ -25,9 +26,11 @@ ANSWERING = (Failures, shadow.answers, payload_log.answers, Stats, traces.answer
 """Stages around the writes of its answers, in their order. At the end `Stats` writes what those before it counted."""
 
 
-def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource:
+def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource | TurnSource:
     """Return the source of a job, whose options are the JSON `text`."""
     options = JobOptions.from_json(text)
+    if options.hosted:
+        return TurnSource(options, slot_keys)
     return RedisStreamsSource(
         options.redis,
         options.batch.max_batch_size,
@@ -40,18 +43,22 @@ def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource:
     )
 
 
-def window(text: str) -> BatchingWindow:
+def window(text: str) -> BatchingWindow | HostingWindow:
     """Return the window, which gathers requests."""
     options = JobOptions.from_json(text)
+    if options.hosted:
+        return HostingWindow(options, READING)
     any_size, in_threads = bool(options.model.padding), options.execution_mode == "thread"
     return BatchingWindow(options.batch, any_size=any_size, lingers=in_threads, generation=options.redis.name)
 
 
-def inference(text: str) -> Inference:
-    """Return the function around the model."""
-    return Inference(JobOptions.from_json(text))
+def inference(text: str) -> Inference | HostingInference:
+    """Return the function around the model, or around several."""
+    options = JobOptions.from_json(text)
+    return HostingInference(options) if options.hosted else Inference(options)
 
 
-def sink(text: str) -> RedisHashSink:
+def sink(text: str) -> RedisHashSink | HostingSink:
     """Return the sink of the answers."""
-    return RedisHashSink(JobOptions.from_json(text).redis, ANSWERING)
+    options = JobOptions.from_json(text)
+    return HostingSink(options, ANSWERING) if options.hosted else RedisHashSink(options.redis, ANSWERING)

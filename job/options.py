@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.record_key import RecordKey
 
-__all__ = ["BatchOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
+__all__ = ["BatchOptions", "HostedOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
 
 
 NO_HANDLER = "none"
@@ -164,6 +164,28 @@ GENERATION = "cluster-serving-generation"
 
 
 @dataclass(frozen=True, slots=True)
+class HostedOptions:
+    """Options of one model of a job that serves several (`job.hosting`); the others are those of the job.
+
+    Attributes:
+        name: Name of the model, which its streams and results have in place of that of a job.
+        version: As in `RedisOptions`.
+        numbered: As in `RedisOptions`.
+        refused: Reason for which the model is not loaded; empty if it is.
+    """
+
+    name: str
+    model: ModelOptions
+    batch: BatchOptions
+    image: ImageOptions
+    post_processing: str
+    request_deadline_ms: int
+    version: str
+    numbered: bool
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class JobOptions:
     """All options of a job.
 
@@ -173,6 +195,7 @@ class JobOptions:
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
         post_processing: Filters applied to every result, as `protocol.filters.parse` reads them; empty for none.
         request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
+        hosted: The models of a job that serves several; `model` is then the folder of all of them.
     """
 
     submission: str
@@ -184,6 +207,7 @@ class JobOptions:
     execution_mode: str = "thread"
     post_processing: str = ""
     request_deadline_ms: int = 0
+    hosted: tuple[HostedOptions, ...] = ()
 
     @property
     def flink_name(self) -> str:
@@ -193,6 +217,19 @@ class JobOptions:
     def in_slot(self, index: int) -> JobOptions:
         """Return the options for the slot of an index."""
         return replace(self, model=replace(self.model, slot=index))
+
+    def of_hosted(self, one: HostedOptions) -> JobOptions:
+        """Return the options of a hosted model, as if it were a job."""
+        return replace(
+            self,
+            model=one.model,
+            batch=one.batch,
+            image=one.image,
+            post_processing=one.post_processing,
+            request_deadline_ms=one.request_deadline_ms,
+            redis=replace(self.redis, job=one.name, version=one.version, numbered=one.numbered),
+            hosted=(),
+        )
 
     def to_json(self) -> str:
         """Serialize the options for the job."""

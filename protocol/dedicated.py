@@ -58,6 +58,11 @@ class DedicatedConnection:
         """True from `begin` until `end` has the reply."""
         return self._late_at is not None
 
+    @property
+    def socket(self) -> Any:
+        """The open socket, for `select`; None while the connection is closed."""
+        return self._connection._sock
+
     def begin(self, *args: Any, limit: float) -> None:
         """Send a command that waits in Redis, for up to `limit` seconds; no other one is sent while it `waits`.
 

@@ -131,6 +131,9 @@ class JobKeys:
     history = _Key("history")
     """Stream of the figures of the last hour, which front ends write (`frontend.models.history`)."""
 
+    models = _Key("models")
+    """Hash of the models of a job that serves several: the name of each, and its description (`protocol.hosted`)."""
+
     slot_stats = _Key("stats:slots")
     """Hash in which the job keeps the metrics of its versions and slots (`protocol.metrics`)."""
 
@@ -213,7 +216,7 @@ class JobKeys:
         """Return all keys of the job that do not expire, and those of some of its generations."""
         keys = [*self.streams, self.generations, self.slots(), self.stats(), self.slot_stats, self.record, self.limits]
         keys += [self.dead_letters, self.callbacks, self.callback_times, self.events, self.history]
-        keys += [self.attempts, self.answered, self.controller, self.control, self.one_by_one]
+        keys += [self.attempts, self.answered, self.controller, self.control, self.one_by_one, self.models]
         for number in generations:
             keys += self.of_generation(number)
         return keys if self.secret == MODEL_SECRET_KEY else [*keys, self.secret]

@@ -12,9 +12,14 @@ def subtask_index(context: RuntimeContext) -> int:
     return _number(context, "get_index_of_this_subtask", "getIndexOfThisSubtask")
 
 
+def attempt_number(context: RuntimeContext) -> int:
+    """Return how often Flink has started this instance again after a failure."""
+    return _number(context, "get_attempt_number", "getAttemptNumber")
+
+
 def is_first_attempt(context: RuntimeContext) -> bool:
     """Return True unless Flink has started this instance again after a failure."""
-    return not _number(context, "get_attempt_number", "getAttemptNumber")
+    return not attempt_number(context)
 
 
 def subtask_count(context: RuntimeContext) -> int:

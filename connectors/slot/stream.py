@@ -103,14 +103,23 @@ class StreamReader:
         claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
         peers: What the consumers of the other slots begin with, whose requests are taken over much earlier; None for no
             other slots.
+        connection: Connection of the reading thread, for reads that do not wait; None for one of this reader's own.
+        recovers: False if nothing can be pending from an earlier run.
     """
 
     def __init__(
-        self, client: redis.Redis, job: str, consumer: str, claim_idle_ms: int, peers: str | None = None
+        self,
+        client: redis.Redis,
+        job: str,
+        consumer: str,
+        claim_idle_ms: int,
+        peers: str | None = None,
+        connection: DedicatedConnection | None = None,
+        recovers: bool = True,
     ) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
-        self._reading = DedicatedConnection(client)
+        self._reading = connection or DedicatedConnection(client)
         self._job = job
         self._keys = JobKeys(job)
         self._streams = {self._keys.stream(priority): priority for priority in PRIORITIES}
@@ -120,7 +129,7 @@ class StreamReader:
         # Streams that probably have more requests waiting.
         self._busy: set[str] = set()
         # Streams that may have own pending entries → id behind which they may be.
-        self._pending_after = dict.fromkeys(self._streams, "0")
+        self._pending_after = dict.fromkeys(self._streams if recovers else (), "0")
         self._recovered: tuple[str, bytes] | None = None
         self._next_claim = 0.0
         self._next_heartbeat = 0.0
@@ -202,7 +211,7 @@ class StreamReader:
 
     def read_on(self, block_ms: int) -> list[Entry]:
         """Return the entries of the read that `waits`; wait for them up to `block_ms`."""
-        return self._found(self._guarded(lambda: self._reading.end(block_ms / 1000) or []))
+        return self.found(self._guarded(lambda: self._reading.end(block_ms / 1000) or []))
 
     def hand_over(self, entries: Sequence[Entry], consumer: str) -> None:
         """Hand pending requests, whose computation has not begun, over to the slots that claim from a consumer."""
@@ -275,11 +284,11 @@ class StreamReader:
         """Read up to `count` entries of each stream, in one command."""
         new = dict.fromkeys(self._streams, ">")
         if not longest_ms:
-            return self._found(self._xreadgroup(new, count, block_ms))
+            return self.found(self._xreadgroup(new, count, block_ms))
         self._reading.begin(*self._command(new, count, longest_ms), limit=longest_ms / 1000)
         return self.read_on(block_ms or 0)
 
-    def _found(self, replies: _Replies) -> list[Entry]:
+    def found(self, replies: _Replies) -> list[Entry]:
         """Return the entries in the reply to a read of all streams, those of higher priority first."""
         raw_of = {stream.decode(): raw for stream, raw in replies}
         self._busy = set(raw_of)

@@ -46,7 +46,7 @@ class Health:
 
     Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a probe is sent: a
     request of zeros, which the job must answer within `timeout` seconds. The reports of slots are no proof, as they
-    outlive a TaskManager that died.
+    outlive a TaskManager that died. The models of one job share its slots, and a probe to one of them is enough.
     """
 
     def __init__(self, registry: ModelRegistry, dispatch: Dispatch, interval: float, timeout: float) -> None:
@@ -55,11 +55,13 @@ class Health:
         self._interval = interval
         self._timeout = timeout
         self._states: dict[str, State] = {}
+        # Jobs by the queues of their models; a job of one model is its own queue.
+        self._hosts: dict[str, str] = {}
         self._stopping = False
 
     def note_answer(self, job: str) -> None:
-        """Note that a job has answered a request."""
-        state = self._states.get(job)
+        """Note that a job, or a model of a job that serves several, has answered a request."""
+        state = self._states.get(self._hosts.get(job, job))
         if state is not None:
             state.answered_at = time.monotonic()
             state.problem = ""
@@ -72,8 +74,8 @@ class Health:
 
     def is_ready(self, model: PublishedModel) -> bool:
         """Return True if the job of a model answers; if it is not watched, as its slots report."""
-        state = self._states.get(model.job)
-        return model.state == "ready" if state is None else not state.problem
+        state = self._states.get(model.host or model.job)
+        return model.state == "ready" if state is None else not (state.problem or (model.host and not model.loaded))
 
     async def problems(self) -> list[str]:
         """Return the reasons why this front end cannot answer requests; empty if it can."""
@@ -83,7 +85,12 @@ class Health:
             models = await self._registry.required()
         except ServingError as error:
             return [str(error)]
-        return [problem for problem in await asyncio.gather(*map(self.problem, models)) if problem]
+        # One of each job first, whose probe is then that of the others, too.
+        first = {model.host or model.job: model for model in reversed(models)}
+        found = [await asyncio.gather(*map(self.problem, first.values()))]
+        if others := [model for model in models if model not in first.values()]:
+            found.append(await asyncio.gather(*map(self.problem, others)))
+        return [problem for problems in found for problem in problems if problem]
 
     async def problem(self, model: PublishedModel) -> str:
         """Return why a model cannot answer requests; empty if it can. The model's job is watched from now on."""
@@ -91,13 +98,16 @@ class Health:
             failed = next((report.error for report in model.reports if report.error), None)
             why = _NOT_RUNNING.get(model.state, "no slot has loaded it")
             return f"model {model.name}: {failed or why}"
-        state = self._states.setdefault(model.job, State())
+        job = model.host or model.job
+        if model.host:
+            self._hosts[model.job] = job
+        state = self._states.setdefault(job, State())
         state.asked_at = time.monotonic()
         if state.watcher is None or state.watcher.done():
-            await self._look(model.job, state)
+            await self._look(job, state)
         # During the wait, another caller may have started the watcher.
         if state.watcher is None or state.watcher.done():
-            state.watcher = asyncio.create_task(self._watch(model.job, state))
+            state.watcher = asyncio.create_task(self._watch(job, state))
         return f"model {model.name}: {state.problem}" if state.problem else ""
 
     def begin_stop(self) -> None:
@@ -122,12 +132,12 @@ class Health:
         if time.monotonic() - state.answered_at < self._interval:
             return
         try:
-            report = (await self._registry.of_job(job)).loaded
-            if report is None:
+            model = await self._registry.of_job(job)
+            if (report := model.loaded) is None:
                 state.problem = "no slot has loaded it"
                 return
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
-            await self._dispatch.dispatcher(job).request(job, zeros(report), self._timeout)
+            await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
         except _UNANSWERED as error:
             # A client may have been answered in the meantime.
             if time.monotonic() - state.answered_at > self._interval:

@@ -17,6 +17,7 @@ from cluster_serving.frontend.models.servables import ServableModel
 from cluster_serving.protocol.connection import RetryBudget, translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, Generations
+from cluster_serving.protocol.hosted import read_models, reports_of
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.reconnecting import persistent
@@ -54,6 +55,7 @@ class PublishedModel:
         canary: The model is that of the canary, which gets a share of the requests.
         refused: Reason why a new model in the folder is not served (`watchModel`); empty if there is none.
         expected: A slot may answer soon though none reports so: a command starts or changes the job, or nothing tells.
+        host: Name of the job that serves this model among others; empty if `job` is a job of its own.
     """
 
     name: str
@@ -66,6 +68,7 @@ class PublishedModel:
     canary: bool = False
     refused: str = ""
     expected: bool = False
+    host: str = ""
 
     @classmethod
     def of(cls, servable: ServableModel, reports: Sequence[SlotReport] = ()) -> PublishedModel:
@@ -217,7 +220,8 @@ class ModelRegistry:
             latest = await self.latest(_UNKNOWN)
         if name not in latest:
             known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"
-            raise ModelNotFound(f"there is no model {name!r}; there are: {known}")
+            several = ", but a job that serves several" if any(m.host == name for m in latest.values()) else ""
+            raise ModelNotFound(f"there is no model {name!r}{several}; there are: {known}")
         if not version:
             return latest[name]
         served = {model.version: model.numbered for model in self.last_read() if model.name == name}
@@ -230,11 +234,11 @@ class ModelRegistry:
         return replace(model, asked=version) if knows else model
 
     async def of_job(self, job: str) -> PublishedModel:
-        """Return the model that a job serves."""
+        """Return the model that a job serves; of several, one that is loaded, if there is one."""
         await self.latest()
-        for model in self._models.values():
-            if model.job == job:
-                return model
+        found = [model for model in self._models.values() if job in (model.job, model.host)]
+        if found:
+            return next((model for model in found if model.loaded), found[0])
         raise ModelNotFound(f"there is no job {job!r}")
 
     def forget(self) -> None:
@@ -258,8 +262,11 @@ class ModelRegistry:
                 await self.model(name)
             return [model for model in models if model.name in self._required]
         if self._configured:
-            return models
+            # A model that cannot be loaded does not keep the others of its job from being served.
+            return [model for model in models if not (model.host and model.failed)] or models
         wanted = {model.name: model for model in models if model.is_wanted}
+        if self._default in {model.host for model in models} - {""}:
+            return list(wanted.values()) or models
         if self._default or not wanted:
             default = await self.model()
             if not (wanted and default.is_ended):
@@ -291,13 +298,22 @@ class ModelRegistry:
             pipeline.time()
             pipeline.hgetall(keys.generations)
 
+        def several(pipeline: Any, job: str) -> None:
+            pipeline.hgetall(JobKeys(job).models)
+
         def refusal(pipeline: Any, job: str) -> None:
             pipeline.hget(JobKeys(job).controller, REFUSED_MODEL)
 
         jobs = [servable.job for servable in servables]
-        # Apart: an access list may forbid the key of the controller, and nothing else depends on it.
-        answers, refusals = await asyncio.gather(self._dispatch.ask(jobs, state), self._dispatch.ask(jobs, refusal))
-        states = {one: _state(one, *both) for one, *both in zip(servables, answers, refusals, strict=True)}
+        # Apart: an access list may forbid these two keys, and a job of one model depends on neither.
+        answers, refusals, models_of = await asyncio.gather(
+            self._dispatch.ask(jobs, state), self._dispatch.ask(jobs, refusal), self._dispatch.ask(jobs, several)
+        )
+        states = {
+            one: state
+            for servable, *replies in zip(servables, answers, refusals, models_of, strict=True)
+            for one, state in _states(servable, *replies).items()
+        }
         read = {servable: model for servable, (model, _) in states.items()}
         problems = {servable.job: model for servable, model in read.items() if isinstance(model, ServingError)}
         if problems and all(isinstance(model, ServingError) for model in read.values()):
@@ -312,7 +328,7 @@ class ModelRegistry:
                 # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
                 model = self._models.get(servable, PublishedModel.of(servable))
             models[servable] = model
-        absent = [servable for servable, model in models.items() if model.absence]
+        absent = {servable: model for servable, model in models.items() if model.absence}
         for servable in await self._expected(absent):
             models[servable] = replace(models[servable], expected=True)
         canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
@@ -325,7 +341,7 @@ class ModelRegistry:
         # Last: requests that come during a read, the first one say, wait for its result.
         self._read_at = now
 
-    async def _expected(self, absent: Sequence[ServableModel]) -> list[ServableModel]:
+    async def _expected(self, absent: Mapping[ServableModel, PublishedModel]) -> list[ServableModel]:
         """Return those of some servables whose slots may come: a command works on the job, or nothing tells."""
         if not absent:
             return []
@@ -336,7 +352,7 @@ class ModelRegistry:
         def holder(pipeline: Any, job: str) -> None:
             pipeline.exists(JobKeys(job).command)
 
-        answers = await self._dispatch.ask([servable.job for servable in absent], holder)
+        answers = await self._dispatch.ask([model.host or model.job for model in absent.values()], holder)
         return [
             one for one, answer in zip(absent, answers, strict=True) if isinstance(answer, ServingError) or answer[0]
         ]
@@ -376,6 +392,29 @@ def _by_version(models: Iterable[PublishedModel]) -> dict[tuple[str, str], Publi
 def _order(model: PublishedModel) -> tuple[str, int, str]:
     # Versions of a file may be any text.
     return model.name, int(model.version) if model.version.isdecimal() else 0, model.version
+
+
+def _states(
+    servable: ServableModel,
+    answer: list[Any] | ServingError,
+    refusal: list[Any] | ServingError,
+    several: list[Any] | ServingError,
+) -> dict[ServableModel, tuple[PublishedModel | ServingError, int | None]]:
+    """Return the model of a job as `_state` does; of a job that serves several, each of them under its own name."""
+    fields = several[0] if isinstance(several, list) else {}
+    model, canary = _state(servable, answer, refusal)
+    try:
+        hosted = read_models(fields)
+    except (ValueError, TypeError, KeyError) as error:
+        wrong = ServingError(f"the models of job {servable.job!r} cannot be read: {error!r}")
+        return {servable: (wrong, None)}
+    if not hosted or isinstance(model, ServingError):
+        return {servable: (model, canary)}
+    ones = {ServableModel(name, "", name): report for name, report in hosted.items()}
+    return {
+        one: (replace(PublishedModel.of(one, reports_of(report, model.reports)), host=servable.job), None)
+        for one, report in ones.items()
+    }
 
 
 def _state(

@@ -83,6 +83,15 @@ def identify(names: Iterable[str], folder: str | Path) -> ModelFiles:
     return ModelFiles(format, Path(folder), tuple(Path(folder, matches[0]) for matches in parts))
 
 
+def holds_model(folder: Path) -> bool:
+    """Return True if a folder holds a model, a part of one, or a handler."""
+    try:
+        names = _list(folder)
+        return any(map(is_model_file, names)) or bool(identify(names, folder))
+    except ModelError:
+        return False
+
+
 def is_model_file(name: str) -> bool:
     """Return True for the name of a part of a model; that of a subfolder ends with `/`.
 

@@ -41,3 +41,10 @@ def number_of(folder: Path) -> int | None:
     from cluster_serving.job.models import versions
 
     return versions.number_of(folder)
+
+
+def holds_model(folder: Path) -> bool:
+    """Return True if a folder holds a model, a part of one, or a handler; see `detect.holds_model`."""
+    from cluster_serving.job.models import detect
+
+    return detect.holds_model(folder)

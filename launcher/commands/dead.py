@@ -52,6 +52,7 @@ def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPat
     """List the requests that were given up, the oldest first."""
     with _opened(config_path, job) as letters:
         rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
+        of_models = letters.of_models()
     if as_json:
         print(json.dumps(rows, indent=2))
     elif rows:
@@ -61,6 +62,8 @@ def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPat
         console.print(table)
     else:
         console.print(f"Job {letters.job} has no dead letters.")
+    if of_models and not as_json:
+        console.print(f"Its models have dead letters of their own: {', '.join(of_models)}. Name one of them.")
 
 
 def show(letter_id: Id, job: JobName = None, as_json: AsJson = False, config_path: ConfigPath = CONFIG_PATH) -> None:

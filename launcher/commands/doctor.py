@@ -12,7 +12,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from cluster_serving.job.models.folder import check_model
-from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -112,6 +112,11 @@ def _flink(config: Config) -> tuple[str, str]:
 
 
 def _model(config: Config) -> tuple[str, str]:
+    if several := repository.find(config):
+        if problem := repository.problem(config, several):
+            return FAILED, f"{config.model_path} holds several models: {problem}"
+        ignored = f"; not served: {', '.join(several.ignored)}" if several.ignored else ""
+        return OK, f"{len(several.names)} models in {config.model_path}: {', '.join(several.names)}{ignored}"
     found = check_model(model_options(versions.resolved(config)))
     return OK, f"{found.format} in {config.model_path}"
 

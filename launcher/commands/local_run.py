@@ -9,6 +9,7 @@ import typer
 from cluster_serving.launcher.commands import own_module
 from cluster_serving.launcher.commands.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.versions import resolved
 
@@ -36,7 +37,8 @@ def try_(
     """
     config = config_file.read(config_path, missing_ok=config_path == CONFIG_PATH)
     if folder is not None:
-        config = config.model_copy(update={"model_path": str(folder.absolute())})
+        config = repository.model_in(config, folder)
+    repository.refuse(config, "name the folder of one, such as cluster-serving-cli try {model}")
     given = {
         "options": job_options(resolved(config), "local-run").to_json(),
         "inputs": inputs or [],

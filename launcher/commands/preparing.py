@@ -10,6 +10,7 @@ from cluster_serving.launcher.command_log import log, say, warn
 from cluster_serving.launcher.commands import report
 from cluster_serving.launcher.commands.arguments import CONFIG_PATH, ConfigPath, logged_config
 from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -89,6 +90,7 @@ def package(
     For those who put them into an image or onto a shared file system themselves.
     """
     config = logged_config(config_path)
+    repository.refuse(config, "a job that serves several runs on this machine alone, and takes no archives")
     with Progress():
         archives = shipping.write(config, output)
     for archive in archives:
@@ -106,6 +108,7 @@ def tune(
     The next start, restart or update uses them, where config.yaml does not set these keys.
     """
     config = logged_config(config_path)
+    repository.refuse(config, "a job that serves several has one copy of each, and nothing is measured")
     with Progress():
         tuned = _tuned(checked(config), seconds)
     log.info(tuned.text)

@@ -24,6 +24,7 @@ from cluster_serving.settings.errors import SettingsError
 
 # A command prints the results of its own modules, and imports no others.
 if TYPE_CHECKING:
+    from cluster_serving.launcher.jobs.hosted import HostedModel
     from cluster_serving.launcher.jobs.job_status import GenerationStatus, JobStatus
     from cluster_serving.launcher.jobs.layout.decision import Tuned
     from cluster_serving.launcher.jobs.lifecycle import Started
@@ -42,13 +43,15 @@ def started(job: Started, path: Path) -> Text:
     where = "" if redis == "redis://localhost:6379" and not has_password else f', url="{redis}"'
     lines = {
         "job": config.job_name,
-        "model": job.model,
+        "models" if job.models else "model": job.model,
         "slots": f"{config.slots}, {config.thread_per_model or 1} thread(s) each, {config.execution_mode} mode",
         "layout": job.layout,
-        "stream": f"{config.job_name} on {redis}",
+        "stream": f"{'one for each model' if job.models else config.job_name} on {redis}",
         "Flink UI": job.page,
         "send": f"""from cluster_serving.client import InputQueue
-InputQueue(name="{config.job_name}"{where}).predict(...)""".replace("\n", "\n" + " " * 10),
+InputQueue(name="{job.models[0] if job.models else config.job_name}"{where}).predict(...)""".replace(
+            "\n", "\n" + " " * 10
+        ),
         "stop": _stop(config, path),
     }
     return Text("Ready\n") + Text("\n").join(Text(f"{key:>8}  {value}") for key, value in lines.items() if value)
@@ -76,7 +79,8 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
     elsewhere = [f"{job.name}: in {printable(job.flink)}, not the Flink of this command" for job in jobs if job.flink]
     layouts = [f"{job.name}: layout {printable(job.layout)}" for job in jobs if job.runs and PROVISIONAL in job.layout]
-    return Group(table, *elsewhere, *errors, *controllers, *layouts)
+    models = [f"{job.name}: {_summary(job.hosted)}" for job in jobs if job.hosted]
+    return Group(table, *elsewhere, *models, *errors, *controllers, *layouts)
 
 
 def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
@@ -90,7 +94,8 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     if job.flink:
         lines["Flink"] = f"{printable(job.flink)}, not the one of this command"
     differ = len({report.restarts for report in job.reports}) > 1
-    lines |= {f"slot {report.index}": _slot(report, differ) for report in job.reports}
+    lines |= {f"slot {report.index}": _slot(report, differ, bool(job.hosted)) for report in job.reports}
+    lines |= {one.name: _hosted(one) for one in job.hosted}
     if len(job.generations) > 1:
         lines |= {f"generation {each.number}": _generation(each) for each in job.generations}
     if job.comparison:
@@ -104,7 +109,7 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
     if job.recent:
         lines |= _recent(job.recent)
-    if job.dead_letters:
+    if job.dead_letters and not job.hosted:
         lines["dead letters"] = f"{job.dead_letters}; cluster-serving-cli dead list {job.name} shows them"
     if job.layout:
         lines["layout"] = job.layout
@@ -197,11 +202,24 @@ def _within(p50_ms: float | None, p99_ms: float | None) -> str:
     return f"half within {half}, 99 % within {most}"
 
 
-def _slot(report: SlotReport, with_restarts: bool) -> str:
+def _hosted(one: HostedModel) -> str:
+    words = printable(one.model if one.state == "ready" else ": ".join(filter(None, [one.state, one.error])))
+    dead = f", {one.dead_letters} dead letters (cluster-serving-cli dead list {one.name})" if one.dead_letters else ""
+    return f"{words}; {one.queued} queued, {one.answered} answered{dead}"
+
+
+def _summary(models: Sequence[HostedModel]) -> str:
+    served = [one.name for one in models if one.state == "ready"]
+    others = [f"{one.name} ({one.state})" for one in models if one.state != "ready"]
+    return f"{len(served)} of {len(models)} models: {', '.join([*served, *others])}"
+
+
+def _slot(report: SlotReport, with_restarts: bool, hosts: bool) -> str:
     restarts = f", {_times(report.restarts)}" if with_restarts else ""
     if report.state == "silent":
         return (report.error or "silent: its process has given no sign of life") + restarts
-    return (report.summary if report.state == "ready" else report.error or report.state) + restarts
+    summary = report.engine if hosts else report.summary
+    return (summary if report.state == "ready" else report.error or report.state) + restarts
 
 
 def _slots(job: JobStatus) -> str:

@@ -12,6 +12,7 @@ from cluster_serving.job.remote.url import absolute, is_url
 from cluster_serving.launcher.commands import own_module
 from cluster_serving.launcher.commands.arguments import CONFIG_PATH, ConfigPath
 from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import job_options, model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.versions import resolved
@@ -68,7 +69,7 @@ def score(
     if job and (model or flink):
         raise SettingsError("--job has a model and a Flink already; leave out --model and --flink")
     if model is not None:
-        config = config.model_copy(update={"model_path": str(model.absolute())})
+        config = repository.model_in(config, model)
     task: dict[str, Any] = {
         "input": source,
         "output": output,
@@ -95,6 +96,7 @@ def score(
 
 def _model_of(config: Config, processes: int | None, here: bool, is_measured: bool) -> dict[str, object]:
     """Return the fields of a task for a model that its own processes compute."""
+    repository.refuse(config, "name the folder of one, as in --model {model}, or a model that runs with --job")
     config = resolved(config)
     if here and not is_url(config.model_path):
         check_model(model_options(config))

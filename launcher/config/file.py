@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 import yaml
+from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from cluster_serving.launcher.config import targets
@@ -76,6 +77,27 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
     sources.warn_of_mistyped(kind, os.environ, warn)
     config = load(kind, [sources.environment(kind, os.environ), file], str(path))
     return config.located(path.absolute().parent)
+
+
+def keys_of(path: Path) -> dict[str, Given]:
+    """Return the keys of a file that need not have all that a job needs, and their values.
+
+    Raises:
+        SettingsError: As for `read`.
+    """
+    return _checked_keys(yaml_file.read(path), lambda _: None)
+
+
+def values_of(given: Mapping[str, Given], folder: Path) -> dict[str, Any]:
+    """Return the checked values of some keys, by the names of their attributes.
+
+    Raises:
+        SettingsError: If a value is not what was expected.
+    """
+    kind = with_targets()
+    config = load(kind, [{**given, "modelPath": Given(str(folder), str(folder))}], str(folder))
+    names = {field.alias or to_camel(name): name for name, field in kind.model_fields.items()}
+    return {names[key]: getattr(config, names[key]) for key in given}
 
 
 def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -> dict[str, Given]:

@@ -72,6 +72,7 @@ def job_options(
         config,
         submission=submission,
         model=model_options(config),
+        hosted=(),
         redis=_options(
             RedisOptions,
             "redis",

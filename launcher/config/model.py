@@ -59,8 +59,9 @@ class Config(Settings):
         ...,
         "the path of a folder that is mounted here, or an address: a folder or archive of s3://, gs://, hdfs:// or "
         "webhdfs://, an archive of https:// or file://",
-        "Folder that holds one model; docs/reference/models.md lists the formats, such as *.xml and *.bin "
-        "(OpenVINO), *.onnx, *.pt (TorchScript), *.keras, or saved_model.pb and variables/. A relative path starts "
+        "Folder that holds one model, or one in each subfolder (docs/how-to/many-models.md); docs/reference/models.md "
+        "lists the formats, such as *.xml and *.bin (OpenVINO), *.onnx, *.pt (TorchScript), *.keras, or "
+        "saved_model.pb and variables/. A relative path starts "
         "at the folder of this file. A Flink elsewhere gets a copy (flink.ship), or fetches the model from an address "
         "such as s3://bucket/model or https://host/model.zip#sha256=... Required.",
         min_length=1,

@@ -29,6 +29,11 @@ class DeadLetters:
         """Return all dead letters by their ids, the oldest first."""
         return {entry_id.decode(): DeadLetter.parse(fields) for entry_id, fields in self._client.xrange(self._key)}
 
+    def of_models(self) -> dict[str, int]:
+        """Return the numbers of the dead letters of the models of a job that serves several, by name."""
+        names = [name.decode() for name in self._client.hgetall(JobKeys(self.job).models)]
+        return {name: count for name in sorted(names) if (count := self._client.xlen(JobKeys(name).dead_letters))}
+
     def get(self, letter_id: str) -> DeadLetter:
         """Return one dead letter.
 

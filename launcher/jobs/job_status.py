@@ -13,7 +13,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import elsewhere
+from cluster_serving.launcher.jobs import elsewhere, hosted
+from cluster_serving.launcher.jobs.hosted import HostedModel
 from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest, Job
@@ -80,6 +81,7 @@ class JobStatus:
         error: The last error; empty if there was none since the last start that succeeded, or since all slots answer
             requests again.
         error_time: Time of that error, in seconds since the epoch; None if unknown.
+        hosted: The models of a job that serves several; the numbers of the job are the sums of theirs.
         log: File with the output of the last start, and its machine if that is another one.
         layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
         controller: What the controller of the job does, where, and what it did last; empty if none runs.
@@ -110,6 +112,7 @@ class JobStatus:
     flink: str = ""
     ready: int = 0
     error_time: float | None = None
+    hosted: tuple[HostedModel, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -161,6 +164,9 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
         LaunchError: If nothing is known of the job.
     """
     jobs, problem = _jobs(flink, name)
+    if not jobs:
+        with suppress(*_REDIS_ERRORS), opened(config, name) as store:
+            hosted.refuse(store, "cluster-serving-cli status {host} shows it")
     status = _read(config, flink, name, jobs, problem)
     if not status.is_known:
         raise LaunchError(
@@ -188,14 +194,17 @@ def watched(config: Config, flink: Flink, store: JobStore, name: str, seconds: f
 
 def queue(store: JobStore) -> dict[str, int]:
     """Return the number of queued requests by priority, and as `pending` the number of those being worked on."""
-    lengths = {priority: store.client.xlen(store.keys.stream(priority)) for priority in PRIORITIES}
-    return lengths | {"pending": sum(_pending(store, stream) for stream in store.keys.streams)}
+    stores = hosted.stores(store)
+    lengths = {priority: sum(store.client.xlen(one.keys.stream(priority)) for one in stores) for priority in PRIORITIES}
+    return lengths | {"pending": sum(_pending(store, stream) for one in stores for stream in one.keys.streams)}
 
 
 def waiting(store: JobStore) -> str:
     """Return in words what would be lost with the keys of a job; empty for nothing."""
-    requests = sum(map(store.client.xlen, store.keys.streams))
-    counts = {"waiting request": requests, "dead letter": store.client.xlen(store.keys.dead_letters)}
+    stores = hosted.stores(store)
+    requests = sum(store.client.xlen(stream) for one in stores for stream in one.keys.streams)
+    dead = sum(store.client.xlen(one.keys.dead_letters) for one in stores)
+    counts = {"waiting request": requests, "dead letter": dead}
     return ", ".join(f"{count} {name}{'s' * (count != 1)}" for name, count in counts.items() if count)
 
 
@@ -220,6 +229,7 @@ def _known(config: Config) -> set[str]:
 def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str) -> JobStatus:
     recorded, reports, answered, controller = JobRecord(), [], None, ""
     now, shown, compared, refused, dead, other = Generations(), [], None, "", None, None
+    models: list[HostedModel] = []
     with suppress(*_REDIS_ERRORS), opened(config, name) as store:
         recorded, reports = store.record(), store.slots(silent_after=_SILENT_AFTER_S)
         if recorded.state == "starting" and not store.client.exists(store.keys.command):
@@ -227,12 +237,15 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         count = store.client.get(store.keys.answered)
         # A job that only Flink knows may have another Redis.
         answered = int(count or 0) if count or recorded.state or reports or not jobs else None
+        models = hosted.read(store)
         if described := store.client.hgetall(store.keys.controller):
             controller = "{tasks} on {host}; {event}".format_map(described)
         if refused := _refused(store):
             # They cannot give a sign of life.
             reports = [replace(one, error=refused) if one.state == "silent" else one for one in reports]
-        dead = store.client.xlen(store.keys.dead_letters) if answered is not None else None
+        if answered is not None:
+            answered += sum(one.answered for one in models)
+            dead = store.client.xlen(store.keys.dead_letters) + sum(one.dead_letters for one in models)
         if not jobs and (other := elsewhere.find(store, [flink.place])) and other.job:
             jobs = [other.job]
         now = store.generations()
@@ -260,6 +273,7 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         generations=tuple(shown),
         comparison=compared,
         dead_letters=dead,
+        hosted=tuple(models),
         flink=other.place if other else "",
     )
     if job and other:
@@ -343,7 +357,7 @@ def _refused(store: JobStore) -> str:
 
 def _generation(store: JobStore, generation: Generation, jobs: list[Job]) -> GenerationStatus:
     job = next((job for job in jobs if job.submission == generation.submission), None)
-    stats = store.stats(generation.number)
+    stats = hosted.stats(store, generation.number)
     return GenerationStatus(
         generation.number,
         generation.role,

@@ -12,11 +12,11 @@ from cluster_serving.job.models.folder import check_model
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import Say, say, warn
-from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, elsewhere, lock
+from cluster_serving.launcher.jobs import capacity, elsewhere, hosted, lock
 from cluster_serving.launcher.jobs.layout import decision
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.readiness import wait_ready
@@ -39,13 +39,15 @@ _TRACED_WITHIN = 6.0
 class Started:
     """A job that answers requests, its page in the Flink UI, and version, engine, inputs and outputs of its model.
 
-    `layout` describes its copies, threads and batches; it is empty where the job runs on other machines.
+    `layout` describes its copies, threads and batches; it is empty where the job runs on other machines. `models` names
+    those of a job that serves several.
     """
 
     config: Config
     page: str
     model: str
     layout: str = ""
+    models: tuple[str, ...] = ()
 
 
 def start(config: Config) -> Started:
@@ -62,6 +64,7 @@ def start(config: Config) -> Started:
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "
                 f"cluster-serving-stop {config.job_name}, or another jobName"
             )
+        hosted.refuse(provided.store, "choose another jobName")
         elsewhere.refuse(provided.store, provided.flink, "started")
         config = provided.target.fitted(config)
         started = start_with(provided, *prepared(provided, config))
@@ -82,6 +85,9 @@ def stop(config: Config, job: str) -> bool:
         # Even if it does not run: after a death of the JobManager it may be about to come back.
         target.records.forget(job)
         with jobs_of(target, job) as (active, flink):
+            if not active:
+                with suppress(RedisError, OSError), opened(config, job) as store:
+                    hosted.refuse(store, "cluster-serving-stop {host} stops all of its models")
             if not active and not _counts_as_started(config, job, flink):
                 names = ", ".join(other.name for other in flink.jobs()) or "none"
                 raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
@@ -109,6 +115,7 @@ def refuse_elsewhere(config: Config, job: str, done: str) -> None:
     with suppress(RedisError, OSError), jobs_of(target_of(config), job) as (active, flink):
         if not active:
             with opened(config, job) as store:
+                hosted.refuse(store, f"it is {done} with that job")
                 elsewhere.refuse(store, flink, done)
 
 
@@ -136,6 +143,10 @@ def checked(config: Config) -> Config:
     The configuration that is returned names the folder of the version.
     """
     config = versions.resolved(config)
+    if models := repository.find(config):
+        if problem := repository.problem(config, models):
+            raise LaunchError(f"{config.model_path} holds several models: {problem}")
+        return repository.laid_out(config)
     if is_url(config.model_path):
         return sized_for(config, inspect(config.model_path, warn, config.handler).engine)
     if config.target != "local" and config.ships == "nothing" and not Path(config.model_path).exists():
@@ -159,6 +170,7 @@ def start_with(services: Services, config: Config, options: JobOptions) -> Start
         store.client.delete(store.keys.answered)
         store.note("starting", error="", log=target.home.log_of(job))
         store.begin(generation_of(options, SERVING, services.flink.place))
+        hosted.announce(store, options)
         try:
             started = submit(services, config, options)
             store.count_version(options)
@@ -204,6 +216,9 @@ def submit(services: Services, config: Config, options: JobOptions, generation: 
         if type(error) is LaunchError:
             raise LaunchError(options.model.as_configured(str(error))) from None
         raise
+    if options.hosted:
+        model, served = hosted.described(services.store)
+        return Started(config, flink.page(job_id), model, models=tuple(served))
     return Started(
         config, flink.page(job_id), slot.summary, decision.described(target, services.store, config, options)
     )

@@ -7,13 +7,22 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs.services import Services
-from cluster_serving.launcher.jobs.steps import copied_model, inputs_folder, layout, model_secret
+from cluster_serving.launcher.jobs.steps import (
+    copied_model,
+    free_names,
+    hosted_models,
+    inputs_folder,
+    layout,
+    model_secret,
+)
 from cluster_serving.launcher.jobs.steps.base import Draft, Step
 
 STEPS: Sequence[Step] = (
     model_secret.stored,
     inputs_folder.provided,
     copied_model.kept,
+    hosted_models.found,
+    free_names.checked,
     # It measures the model that the slots will load.
     layout.decided,
 )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.keys import GROUP
 from cluster_serving.protocol.scripts import BACKLOG, Call, call
@@ -25,7 +26,8 @@ class Totals:
     def of(cls, store: JobStore) -> Totals:
         """Return the figures of a job now."""
         # Slots write their figures once a second, and this counter with each answer.
-        return cls(time.monotonic(), int(store.client.get(store.keys.answered) or 0), store.stats())
+        answered = sum(int(store.client.get(one.keys.answered) or 0) for one in hosted.stores(store))
+        return cls(time.monotonic(), answered, hosted.stats(store))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,8 @@ class Recent:
     def since(cls, before: Totals, store: JobStore) -> Recent:
         """Return what a job has done since an earlier reading."""
         now = Totals.of(store)
-        _, oldest_ms = call(store.client, Call(BACKLOG, store.keys.streams, [GROUP]))
+        streams = [stream for one in hosted.stores(store) for stream in one.keys.streams]
+        _, oldest_ms = call(store.client, Call(BACKLOG, streams, [GROUP]))
         did = now.stats - before.stats
         if not did.requests:
             did = now.stats

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import elsewhere, lock, model_copy, payload_folder
+from cluster_serving.launcher.jobs import elsewhere, hosted, lock, model_copy, payload_folder
 from cluster_serving.launcher.jobs.lifecycle import cancel, jobs_of
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
@@ -25,7 +25,7 @@ def forget(config: Config, job: str) -> None:
     """Remove all that Redis and this machine keep of a job that does not run; unread results expire by themselves.
 
     Raises:
-        LaunchError: If the job runs.
+        LaunchError: If the job runs, or is a model of another one.
         RedisError: If Redis does not take the removal.
     """
     target = target_of(config)
@@ -34,11 +34,14 @@ def forget(config: Config, job: str) -> None:
             if active:
                 raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
             _check_elsewhere(store, flink)
+        hosted.refuse(store, "remove it from the folder of that job, and run cluster-serving-restart")
         target.records.forget(job)
         target.records.forget_earlier(job)
         model_copy.tidy(target.home.path, target.records.known())
         payload_folder.remove(config.model_copy(update={"job_name": job}), store.payload_folder())
-        store.client.delete(*store.keys.lasting(store.generations().all))
+        generations = store.generations().all
+        for one in reversed(hosted.stores(store)):
+            store.client.delete(*one.keys.lasting(generations))
         # In a Redis Cluster this key may be on another node, and has no names then.
         with suppress(RedisError):
             store.client.srem(JOBS_KEY, job)

@@ -8,10 +8,11 @@ from redis.exceptions import RedisError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say, warn
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import elsewhere, payload_folder, preflight
+from cluster_serving.launcher.jobs import elsewhere, hosted, payload_folder, preflight
 from cluster_serving.launcher.jobs.lifecycle import Started, cancel, checked, start_with
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.services import Services, services
@@ -38,6 +39,7 @@ def restart(config: Config) -> Started:
             _preflight(provided, config)
             earlier = provided.options_now()
         else:
+            hosted.refuse(provided.store, "choose another jobName")
             elsewhere.refuse(provided.store, provided.flink, "restarted")
         target.records.forget(job)
         for each in running:
@@ -70,6 +72,9 @@ def _preflight(services: Services, config: Config) -> None:
         LaunchError: If the model cannot be loaded.
     """
     secret = services.store.secret(config)
+    if repository.find(config):
+        # A model that cannot be loaded does not keep the others from starting.
+        return
     options = job_options(config, "preflight")
     if not services.target.is_here or secret is None:
         return

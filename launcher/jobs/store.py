@@ -23,6 +23,7 @@ from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.events import record as record_event
 from cluster_serving.protocol.exposition import Reading, questions
 from cluster_serving.protocol.generations import CANARY, LAST, VERSION, Generation, Generations
+from cluster_serving.protocol.hosted import read_models
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
@@ -175,7 +176,8 @@ class JobStore:
         """Remove a generation that has ended; the slots of the others take over what it left unanswered, at once."""
         self._release(number)
         self.client.hdel(self.keys.generations, str(number))
-        self.client.delete(*self.keys.of_generation(number))
+        of_models = [key for name in self.models() for key in JobKeys(name).of_generation(number)]
+        self.client.delete(*self.keys.of_generation(number), *of_models)
         self.tell(f"generation {number}: ended")
 
     def hand_over(self, number: int, to: int) -> None:
@@ -251,6 +253,10 @@ class JobStore:
         """Return the reports of the slots, by index: those of the generation that serves, or of another one."""
         now = self.now()
         return read_reports(cast("dict[str, str]", self.client.hgetall(self.keys.slots(generation))), now, silent_after)
+
+    def models(self) -> dict[str, SlotReport]:
+        """Return the models of a job that serves several, by name; none if it serves one."""
+        return read_models(cast("dict[str, str]", self.client.hgetall(self.keys.models)))
 
     def announce(self, submission: str, parallelism: int, generation: int | None = None) -> None:
         """Report all slots of a job that is about to be submitted as loading, in place of all earlier reports.

@@ -18,10 +18,11 @@ from redis.exceptions import ConnectionError, RedisError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.command_log import say
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import with_layout
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, elsewhere, lifecycle, lock, payload_folder
+from cluster_serving.launcher.jobs import capacity, elsewhere, hosted, lifecycle, lock, payload_folder
 from cluster_serving.launcher.jobs.layout.decision import described, layout_of
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.jobs.preparation import prepared
@@ -96,6 +97,7 @@ def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
         now = services.options_now()
         config = _with_slots_of(now, services.target.fitted(config))
         _check_beside(services, config)
+        _check_is_one(config, now, "canary" if canary else "shadow" if shadow else "")
         config, options = prepared(services, config, now)
         if shadow:
             options = replace(options, redis=replace(options.redis, shadow=True))
@@ -112,6 +114,8 @@ def scale(config: Config, job: str, slots: int) -> Changed:
     with _changing(_named(config, job)) as services:
         _refuse_during_rollout(services)
         options = replace(_options_now(services), model_parallelism=slots)
+        if options.hosted:
+            raise LaunchError(f"job {job} serves several models, with one copy of each; start a job for a model alone")
         return _change(services, *again(services, config, options), SERVING)
 
 
@@ -192,6 +196,7 @@ def _changing(config: Config) -> Iterator[Services]:
         flink = provided.flink
         if not flink.jobs(config.job_name):
             elsewhere.refuse(provided.store, flink, "changed")
+            hosted.refuse(provided.store, "cluster-serving-restart changes all models of that job")
             raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start starts it")
         _settle(provided)
         yield provided
@@ -215,6 +220,14 @@ def _check_beside(services: Services, config: Config) -> None:
         raise NotBeside(f"the Redis at {config.redis_shown} does not know the job {config.job_name} that runs")
     if not payload_folder.stays(config, services.store.payload_folder()):
         raise NotBeside("payloadFolder has changed, and both generations have to read the same folder")
+
+
+def _check_is_one(config: Config, now: JobOptions | None, trial: str) -> None:
+    """Check that a job serves one model, and did so before: the streams of several have one reader."""
+    if repository.find(config) or (now and now.hosted):
+        if trial:
+            raise LaunchError(f"job {config.job_name} serves several models; a {trial} is for jobs of one model")
+        raise NotBeside(f"job {config.job_name} serves several models")
 
 
 def _check_room(services: Services, config: Config, options: JobOptions, now: JobOptions | None) -> None:
@@ -256,6 +269,8 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
     """Start a new generation, and give it its role when it is ready."""
     store, job, number = services.store, config.job_name, options.redis.generation
     earlier, now = Totals.of(store), services.options_now()
+    if options.hosted or (now and now.hosted):
+        raise LaunchError(f"job {job} serves several models, or did before; cluster-serving-restart changes it")
     candidate = generation_of(options, CANDIDATE, services.flink.place)
     say(f"Starting generation {number} of job {job} beside the one that serves")
     _check_room(services, config, options, now)

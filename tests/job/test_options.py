@@ -1,11 +1,18 @@
 """Options of a job, as JSON."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
-from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.job.options import (
+    BatchOptions,
+    HostedOptions,
+    ImageOptions,
+    JobOptions,
+    ModelOptions,
+    RedisOptions,
+)
 from cluster_serving.protocol.record_key import RecordKey
 
 OPTIONS = JobOptions(
@@ -46,6 +53,12 @@ OPTIONS = JobOptions(
     post_processing="topN(1)",
     request_deadline_ms=8,
 )
+OPTIONS = replace(
+    OPTIONS,
+    hosted=(
+        HostedOptions("a", OPTIONS.model, OPTIONS.batch, OPTIONS.image, "topN(2)", 20, "2", True, "it cannot be read"),
+    ),
+)
 
 
 def defaults(options):
@@ -57,6 +70,13 @@ def test_every_field_survives():
     parts = (OPTIONS, OPTIONS.model, OPTIONS.redis, OPTIONS.batch, OPTIONS.image)
     assert not [name for part in parts for name in defaults(part)]
     assert JobOptions.from_json(OPTIONS.to_json()) == OPTIONS
+
+
+def test_a_hosted_model_has_the_options_of_the_job_but_for_its_own():
+    one = replace(OPTIONS.hosted[0], name="a", version="7")
+    made = replace(OPTIONS, hosted=(one,)).of_hosted(one)
+    assert (made.redis.job, made.redis.version, made.hosted) == ("a", "7", ())
+    assert replace(made.redis, job=OPTIONS.redis.job, version=OPTIONS.redis.version) == OPTIONS.redis
 
 
 def test_a_slot_gets_its_index():

@@ -86,6 +86,11 @@ class V2Service:
                 f"the {action} has the parameters {', '.join(others)[:200]}, which are not supported: a model is "
                 "loaded as its folder and the config.yaml of its job are"
             )
+        if model.host:
+            raise Forbidden(
+                f"{model.name} is a model of the job {model.host}, which loads its models when it starts: use "
+                "cluster-serving-restart"
+            )
         try:
             await front.control.ask(model.job, action, timeout)
         except (Forbidden, RedisUnavailable, ResultTimeout):

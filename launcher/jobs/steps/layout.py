@@ -8,6 +8,9 @@ from cluster_serving.launcher.jobs.steps.base import Draft
 
 def decided(draft: Draft) -> Draft:
     """Give configuration and options the layout of the job."""
+    if draft.options.hosted:
+        # The models are many: none of them is measured.
+        return draft
     services = draft.services
     config, options = decision.laid_out(services.target, services.store, draft.config, draft.options, draft.before)
     return replace(draft, config=config, options=options)

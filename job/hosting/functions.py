@@ -1,0 +1,154 @@
+"""The four functions of the data path of a job that serves several models.
+
+The window reads, by itself and in its own thread: requests are then computed where they are read, and no model waits
+for a thread that reads for another one. The source gives it its turns, so that Flink can cancel the slot, and update
+metrics, between them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+
+from pyflink.datastream import FlatMapFunction, KeyedProcessFunction, RuntimeContext
+
+from cluster_serving.connectors.flink.entry_batch import EntryBatch
+from cluster_serving.connectors.flink.runtime import (
+    SelfClosing,
+    attempt_number,
+    cancellation,
+    count_records_out,
+    subtask_count,
+    subtask_index,
+)
+from cluster_serving.connectors.flink.slot_keys import SlotKeys
+from cluster_serving.connectors.slot.answer import AnsweredBatch
+from cluster_serving.connectors.slot.answering import Answering
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.connectors.slot.stage import MakeAnswerStage, MakeStage
+from cluster_serving.job.hosting.metrics import OncePerName
+from cluster_serving.job.hosting.models import HostedModels
+from cluster_serving.job.hosting.serving import Serving
+from cluster_serving.job.hosting.table import Table, Turn
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.request import GatheredBatch
+
+_LOOK_S, _LOOKS = 0.2, 25
+
+
+def _table(options: JobOptions, context: RuntimeContext) -> Table:
+    return Table.of(options.redis.name, subtask_index(context), attempt_number(context))
+
+
+class TurnSource(SelfClosing, FlatMapFunction):
+    """Source of the turns of the window."""
+
+    def __init__(self, options: JobOptions, slot_keys: SlotKeys) -> None:
+        self._options = options
+        self._slot_keys = slot_keys
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Begin with a turn."""
+        index = subtask_index(runtime_context)
+        key = self._slot_keys.key_of(index, subtask_count(runtime_context))
+        self._record = EntryBatch(key, more=False, flow_id="", entries=None).to_bytes()
+        self._shared = SharedSlot.of(self._options.redis.name, index)
+        self._turn = Turn.of(self._options.redis.name, index)
+        self._turn.is_due.set()
+        self._is_cancelled = cancellation()
+
+    def flat_map(self, value: int) -> Iterator[bytes]:
+        """Wait for a bounded time until the next turn is due; `value` is the number of the tick and is not used."""
+        for _ in range(_LOOKS):
+            self._shared.ticks.note()
+            if self._turn.is_due.wait(_LOOK_S):
+                self._turn.is_due.clear()
+                yield self._record
+                return
+            if self._is_cancelled():
+                return
+
+
+class HostingWindow(SelfClosing, KeyedProcessFunction):
+    """Reader and gatherer of the requests of all models."""
+
+    def __init__(self, options: JobOptions, stages: Sequence[MakeStage]) -> None:
+        self._options = options
+        self._stages = stages
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Nothing is read before the first turn, when the models are loaded."""
+        self._table = _table(self._options, runtime_context)
+        self._turn = Turn.of(self._options.redis.name, self._table.shared.index)
+        self._metrics = runtime_context.get_metrics_group()
+        self._is_cancelled = cancellation()
+
+    def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[GatheredBatch]:
+        """Take a turn."""
+        table = self._table
+        if table.serving is None:
+            if table.models is None:
+                raise RuntimeError("the window and the models of a slot are in different processes")
+            table.serving = Serving(
+                *(self._options, table.shared, table.models, self._stages, self._metrics, self._is_cancelled)
+            )
+            self.close_with(table.serving.close)
+        try:
+            yield from table.serving.turn()
+        finally:
+            self._turn.is_due.set()
+
+
+class HostingInference(SelfClosing, FlatMapFunction):
+    """Runner of batches through their models; it reports the state of its slot."""
+
+    def __init__(self, options: JobOptions) -> None:
+        self._options = options
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Load the models; if none can be loaded, the launcher shows an error and cancels the job."""
+        self._table = _table(self._options, runtime_context)
+        metrics, attempt = runtime_context.get_metrics_group(), attempt_number(runtime_context)
+        self._models = HostedModels(self._options, self._table.shared, metrics, first_attempt=not attempt)
+        self._table.models = self._models
+        self.close_with(self._models.close)
+
+    def flat_map(self, value: GatheredBatch) -> Iterator[AnsweredBatch]:
+        """Answer one batch."""
+        serving = self._table.serving
+        if serving is None or value.flow is None:
+            return
+        name = serving.names[value.flow.id]
+        yield from self._models.queues[name].answer(value)
+        self._models.check(name)
+
+
+class HostingSink(SelfClosing, FlatMapFunction):
+    """Writer of answered batches."""
+
+    def __init__(self, options: JobOptions, stages: Sequence[MakeAnswerStage]) -> None:
+        self._options = options
+        self._stages = stages
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Connections are made when a model is first asked."""
+        self._table = _table(self._options, runtime_context)
+        self._metrics = OncePerName(runtime_context.get_metrics_group())
+        self._requests = self._metrics.counter("requests")
+        self._count_records_out = count_records_out(runtime_context)
+        self._answering: dict[str, Answering] = {}
+        self._closing = ExitStack()
+        self.close_with(self._closing.close)
+
+    def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
+        """Write a batch of answers."""
+        serving, models = self._table.serving, self._table.models
+        if serving is None or models is None or value.flow is None:
+            return ()
+        name = serving.names[value.flow.id]
+        if name not in self._answering:
+            model = models.queues[name]
+            self._answering[name] = Answering(model.options.redis, self._stages, model.shared, self._metrics)
+            self._closing.callback(self._answering[name].close)
+        self._answering[name].write(value)
+        self._requests.inc(len(value.answers))
+        self._count_records_out(len(value.answers))
+        return ()

@@ -1,0 +1,96 @@
+"""One model of a job that serves several; or in place of a model that is not served, what tells clients why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import redis
+
+from cluster_serving.connectors.slot.answer import AnsweredBatch
+from cluster_serving.connectors.slot.metrics import Metrics
+from cluster_serving.connectors.slot.pieces import PieceWriter
+from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.job.computing import Computing
+from cluster_serving.job.models.batched.watch import Watch
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.parts import Parts
+from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.request import GatheredBatch
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.slots import SlotReport
+
+
+class HostedModel:
+    """One model, ready for requests.
+
+    Args:
+        options: Options of the model, as if it were a job.
+        index: Index of the slot.
+        client: Connection to the job's Redis.
+        metrics: Metrics of the function around the models.
+        secret: Secret and salt of an encrypted model.
+
+    Raises:
+        Exception: If the model cannot be loaded.
+    """
+
+    def __init__(
+        self, options: JobOptions, index: int, client: redis.Redis, metrics: Metrics, secret: tuple[str, str]
+    ) -> None:
+        self.options = options
+        # Counts live for as long as one of the parts of a slot holds them.
+        self.shared = SharedSlot.of(options.redis.name, index)
+        self._watch = Watch(self.shared.counts)
+        self._predictor = Predictor.of(options.in_slot(index), secret, self.shared.counts, self._watch)
+        self._predictor.send_pieces(PieceWriter(client, options.redis))
+        self._computing = Computing(options, self._predictor, client, metrics)
+        self._reported = self._predictor.learned
+
+    def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
+        """Compute and answer a batch; see `Computing.answer`."""
+        return self._computing.answer(batch)
+
+    def check(self) -> bool:
+        """Let the watch compute a record again; return True if `report` has changed."""
+        self._watch.computed_s = self._computing.computed_s
+        self._predictor.check()
+        reported, self._reported = self._reported, self._predictor.learned
+        return reported != self._reported
+
+    def report(self) -> SlotReport:
+        """Return the description of the model."""
+        redis = self.options.redis
+        return replace(
+            self._predictor.report(), state="ready", version=redis.version, numbered=redis.numbered, time=time.time()
+        )
+
+    def close(self) -> None:
+        """Release the model."""
+        self._predictor.close()
+
+
+class AbsentModel:
+    """Answers all requests with an error: a model could not be loaded, or a request names the job instead of a model.
+
+    Args:
+        options: Options of the model, as if it were a job.
+        shared: What the slot shares under this name.
+        error: The error.
+    """
+
+    def __init__(self, options: JobOptions, shared: SharedSlot, error: ServingError) -> None:
+        self.options = options
+        self.shared = shared
+        self._error = error
+        self._parts = Parts()
+
+    def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
+        """Answer a batch with the error."""
+        if answers := self._parts.whole([request.fail(request.error or self._error) for request in batch.requests]):
+            yield AnsweredBatch(answers, 0, 0, flow=batch.flow)
+
+    def check(self) -> bool:
+        """Return False: nothing changes."""
+        return False

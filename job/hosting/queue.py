@@ -1,0 +1,166 @@
+"""The queue of one model: what it reads from its streams, and the batches that it gathers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.deadlines import Deadlines
+from cluster_serving.connectors.slot.flow_control import SlotFlowControl
+from cluster_serving.connectors.slot.generation import GenerationView
+from cluster_serving.connectors.slot.metrics import Metrics
+from cluster_serving.connectors.slot.recovery import Recovery
+from cluster_serving.connectors.slot.redis import RedisClock
+from cluster_serving.connectors.slot.stage import MakeStage
+from cluster_serving.connectors.slot.stream import StreamReader
+from cluster_serving.job.gathering import Gathering
+from cluster_serving.job.hosting.blocking import Replies
+from cluster_serving.job.options import JobOptions
+from cluster_serving.job.request import GatheredBatch
+from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.dedicated import DedicatedConnection
+from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.generations import SERVING, Generation
+
+
+@dataclass(frozen=True)
+class Host:
+    """What the queues of a job share.
+
+    Attributes:
+        index: Index of the slot.
+        client: Connection to the job's Redis.
+        connection: Connection of the thread that reads.
+        clock: The clock of that Redis.
+        view: Generations of the job.
+        consumer: Consumer that requests are delivered to. It is the same after each start: a job that serves several
+            models has one slot, and is not changed while it runs.
+        metrics: Metrics of the function that reads.
+        stages: What makes the stages of a queue, in their order.
+    """
+
+    index: int
+    client: Any
+    connection: DedicatedConnection
+    clock: RedisClock
+    view: GenerationView
+    consumer: str
+    metrics: Metrics
+    stages: Sequence[MakeStage]
+
+
+class ModelGenerations(GenerationView):
+    """The generation of the job, with the version of one of its models."""
+
+    def __init__(self, host: Host, options: JobOptions) -> None:
+        super().__init__(host.client, options.redis)
+        redis = options.redis
+        self._only = Generation(redis.generation, SERVING, version=redis.version, numbered=redis.numbered)
+
+    def look(self) -> None:
+        """Do nothing: the job looks."""
+
+    @property
+    def reading(self) -> list[Generation]:
+        """The one generation."""
+        return [self._only]
+
+    def has_left(self) -> bool:
+        """Return False: there are no other slots."""
+        return False
+
+
+class ModelQueue:
+    """The waiting requests of one model.
+
+    Args:
+        host: What the queues share.
+        options: Options of the model, as if it were a job.
+        counts: Counts of the model.
+        recovers: False if no request can be pending from an earlier run.
+    """
+
+    def __init__(self, host: Host, options: JobOptions, counts: Counts, recovers: bool) -> None:
+        redis, size = options.redis, options.batch.max_batch_size
+        deadlines = Deadlines(host.clock, options.request_deadline_ms)
+        self.flow = SlotFlowControl(2 * size, deadlines=deadlines)
+        claim_ms = redis.claim_idle_time_s * 1000
+        self._reader = StreamReader(
+            host.client, redis.job, host.consumer, claim_ms, connection=host.connection, recovers=recovers
+        )
+        generation = ModelGenerations(host, options)
+        slot = Slot(
+            *(host.client, redis, host.index, self._reader, generation, self.flow, size),
+            *(options.batch.greedy_batching, host.metrics, counts),
+        )
+        self._size = size
+        self._stages = [make(slot) for make in host.stages]
+        self._recovery = Recovery(slot, "", self._stages)
+        self._gathering = Gathering(options.batch, counts, any_size=bool(options.model.padding))
+        self._gathering.flow = self.flow
+        self._held: list[Entry] = []
+        self._is_full = False
+
+    @property
+    def goes_on(self) -> bool:
+        """True if a further read probably finds requests."""
+        return bool(self._held) or self._is_full or self._reader.recovering
+
+    @property
+    def next_expiry(self) -> float | None:
+        """Time, in milliseconds since the epoch, at which `expire` has a batch; None for no batch."""
+        return self._gathering.next_expiry()
+
+    def start_over(self) -> None:
+        """Look for requests that are pending: the reply of Redis that had them may be lost."""
+        self._held = []
+        self._reader.start_over()
+
+    def give(self, replies: Replies, count: int) -> None:
+        """Take requests that a read of several queues has found, of which it takes `count` from a stream at most."""
+        self._held += self._reader.found(replies)
+        self._is_full = any(len(raw) >= count for _, raw in replies)
+
+    def read(self) -> list[Entry]:
+        """Return the requests that are served next; do not wait for them.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used.
+        """
+        entries, self._held = self._held[: self._size], self._held[self._size :]
+        for stage in self._stages:
+            stage.begin()
+        if entries:
+            entries = self._admitted(entries)
+        elif self._reader.recovering:
+            entries = self._recovery.next(0)
+        else:
+            room = min(self._size, max(1, self.flow.limit - self.flow.unanswered))
+            entries = self._reader.read(room, None)
+            self._is_full = len(entries) >= room
+            entries = self._admitted(entries)
+        if entries:
+            self.flow.announce(len(entries))
+        return entries
+
+    def gather(self, entries: Sequence[Entry]) -> Iterator[GatheredBatch]:
+        """Take requests; yield the batches that are complete."""
+        return self._gathering.take(entries, more=False)
+
+    def expire(self, now_ms: float) -> Iterator[GatheredBatch]:
+        """Yield the batches that have waited long enough."""
+        return self._gathering.expire(now_ms)
+
+    def close(self) -> None:
+        """Release what the stages hold."""
+        with ExitStack() as closing:
+            for stage in reversed(self._stages):
+                closing.callback(stage.close)
+
+    def _admitted(self, entries: list[Entry]) -> list[Entry]:
+        for stage in self._stages:
+            entries = stage.admit(entries)
+        return entries

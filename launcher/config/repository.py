@@ -1,0 +1,175 @@
+"""A folder of models, each in a subfolder: one job serves all of them, each under the name of its subfolder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cluster_serving.job.models.folder import holds_model, version_folders
+from cluster_serving.job.options import HostedOptions, JobOptions
+from cluster_serving.job.remote.url import is_url
+from cluster_serving.launcher.config import file
+from cluster_serving.launcher.config.job_options import job_options
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.config.values import LATEST, job_name
+from cluster_serving.launcher.config.versions import resolved
+from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.settings.errors import SettingsError
+
+OWN_KEYS = frozenset(
+    {
+        *("batchTimeout", "embeddingLayers", "greedyBatching", "imageColor", "imageLayout", "imageMean"),
+        *("imageResize", "imageScale", "imageStd", "inferencePrecision", "inferenceTimeout", "inputAlreadyBatched"),
+        *("inputShapes", "inputs", "maxBatchSize", "maxImagePixels", "maxTextLength", "maxTokens", "missingValue"),
+        *("modelVersion", "normalize", "outputs", "padding", "poolPrompt", "pooling", "postProcessing", "prompt"),
+        *("requestDeadline", "tokenizer", "wholeInputs"),
+    }
+)
+"""Keys that the `config.yaml` of a subfolder may have. All others are those of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """The subfolders of a folder of models.
+
+    Attributes:
+        names: Names of those that hold a model, in order.
+        ignored: The others, each with the reason.
+    """
+
+    names: tuple[str, ...]
+    ignored: tuple[str, ...] = ()
+
+
+def find(config: Config) -> Repository | None:
+    """Return the models of the folder `modelPath`; None if it is not a folder of models.
+
+    It is one if it holds no model, handler or version itself, and at least one subfolder that holds a model.
+    """
+    folder = Path(config.model_path)
+    if is_url(config.model_path) or config.handler or config.model_version != LATEST or not folder.is_dir():
+        return None
+    if holds_model(folder) or _has_versions(folder):
+        return None
+    names, ignored = [], []
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(".") or not entry.is_dir():
+            continue
+        if not (holds_model(entry) or _has_versions(entry)):
+            ignored.append(f"{entry.name} (it holds no model)")
+        elif not _is_name(entry.name):
+            ignored.append(f"{entry.name} (no name of a model: letters, digits, '_', '-' and '.', up to 200)")
+        else:
+            names.append(entry.name)
+    return Repository(tuple(names), tuple(ignored)) if names else None
+
+
+def refuse(config: Config, advice: str) -> None:
+    """Refuse what a folder of models cannot be used for; `advice` has `{model}` for the folder of one of them.
+
+    Raises:
+        SettingsError: If `modelPath` is such a folder.
+    """
+    if found := find(config):
+        one = Path(config.model_path, found.names[0])
+        raise SettingsError(f"{config.model_path} holds several models: {advice.format(model=one)}")
+
+
+def model_in(config: Config, folder: Path) -> Config:
+    """Return the configuration of the model in a folder; one of a folder of models has keys of its own.
+
+    Raises:
+        SettingsError: As for the `config.yaml` of a subfolder.
+    """
+    beside = Path(config.model_path).resolve() == folder.resolve().parent and find(config)
+    own = _with_own_keys(config, folder) if beside else config
+    return own.model_copy(update={"model_path": str(folder.absolute())})
+
+
+def problem(config: Config, found: Repository) -> str:
+    """Return what a job of several models cannot do, and the configuration asks for; empty for nothing."""
+    several = "a job that serves several models"
+    refused = {
+        f"modelParallelism: {config.model_parallelism}": (config.model_parallelism or 1) > 1,
+        f"coreNumberPerMachine: {config.core_number_per_machine}": config.core_number_per_machine is not None,
+        f"autoscale.max: {config.autoscale_max}": config.autoscale_max is not None,
+    }
+    for key in (key for key, is_set in refused.items() if is_set):
+        return f"{key}, and {several} has one copy of each; remove the key (threadPerModel sets the threads of a copy)"
+    if config.execution_mode != "thread":
+        return f"executionMode: {config.execution_mode}, and {several} runs in thread mode alone; remove the key"
+    if config.watch_model or config.model_control:
+        key = "watchModel" if config.watch_model else "modelControl"
+        return f"{key}: true, and {several} loads them when it starts; remove the key, and use cluster-serving-restart"
+    if config.target != "local":
+        return f"flink.target is {config.target}, and {several} runs on this machine alone; start a job for each model"
+    if "+cluster://" in config.redis_url:
+        return (
+            f"redisUrl is a Redis Cluster, where the streams of {several} would lie on several nodes "
+            f"({', '.join(found.names[:3])}); start a job for each model, with its name in braces"
+        )
+    if config.job_name in found.names:
+        return f"jobName is {config.job_name}, which is also the name of a model; set another jobName"
+    return ""
+
+
+def laid_out(config: Config) -> Config:
+    """Return the configuration with the layout of a job of several models: one copy, with the cores as its threads."""
+    return config.model_copy(
+        update={"model_parallelism": 1, "thread_per_model": config.thread_per_model or cgroup.cores()}
+    )
+
+
+def with_models(config: Config, options: JobOptions, names: Sequence[str]) -> JobOptions:
+    """Return options of a job with those of its models, whose subfolders are in the folder that the options name."""
+    return replace(options, hosted=tuple(_hosted(config, options, name) for name in names))
+
+
+def _hosted(config: Config, options: JobOptions, name: str) -> HostedOptions:
+    folder, refused, own = Path(options.model.path, name), "", config
+    try:
+        own = _with_own_keys(config, Path(config.model_path, name))
+        own = resolved(own.model_copy(update={"model_path": str(folder)}))
+    except (ServingError, SettingsError) as error:
+        refused, own = str(error), config.model_copy(update={"model_path": str(folder)})
+    made = job_options(own, options.submission, version=int(options.redis.version))
+    configured = str(Path(options.model.configured, name)) if options.model.configured else ""
+    return HostedOptions(
+        *(name, replace(made.model, configured=configured), made.batch, made.image, made.post_processing),
+        *(made.request_deadline_ms, made.redis.version, made.redis.numbered, refused),
+    )
+
+
+def _with_own_keys(config: Config, folder: Path) -> Config:
+    """Return the configuration with the keys that the subfolder of a model has in a file of its own.
+
+    Raises:
+        SettingsError: If the file has a key that belongs to the job, or is wrong.
+    """
+    path = folder / file.FILE_NAME
+    if not path.exists():
+        return config
+    given = file.keys_of(path)
+    for key, each in given.items():
+        if key not in OWN_KEYS:
+            raise SettingsError(
+                f"{each.place}: {key} belongs to the job, not to one of its models; set it in the job's config.yaml"
+            )
+    return config.model_copy(update=file.values_of(given, folder))
+
+
+def _is_name(text: str) -> bool:
+    try:
+        return job_name(text) == text and not text.startswith("{")
+    except ValueError:
+        return False
+
+
+def _has_versions(folder: Path) -> bool:
+    try:
+        return any(map(holds_model, version_folders(str(folder)).values()))
+    except ModelError:
+        # Versions beside a model, or twice: the start says so.
+        return True

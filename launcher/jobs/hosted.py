@@ -1,0 +1,130 @@
+"""The models of a job that serves several, as the commands see them: the job's hash, and the keys of each model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from cluster_serving.job.options import JobOptions
+from cluster_serving.launcher.command_log import warn
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.hosted import HOST
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.stats import LAST_ANSWER, JobStats
+
+
+@dataclass(frozen=True, slots=True)
+class HostedModel:
+    """State of one model of a job that serves several.
+
+    Attributes:
+        name: Its name.
+        state: `loading`, `ready` or `failed`; while no slot is ready, the state of the slot.
+        model: Engine, device, inputs and outputs in words; empty if it is not loaded.
+        error: Reason why it cannot be loaded; empty if it is.
+        queued: Number of its queued requests.
+        answered: Number of its requests that were answered since `cluster-serving-start`.
+        dead_letters: Number of its dead letters.
+    """
+
+    name: str
+    state: str
+    model: str
+    error: str
+    queued: int
+    answered: int
+    dead_letters: int
+
+
+def read(store: JobStore) -> list[HostedModel]:
+    """Return the models of a job, by name; none if it serves one."""
+    found = []
+    states = [report.state for report in store.slots()]
+    of_slot = "" if "ready" in states else next(iter(states), "")
+    for name, report in store.models().items():
+        keys = JobKeys(name)
+        with store.client.pipeline(transaction=False) as pipeline:
+            for stream in (*keys.streams, keys.dead_letters):
+                pipeline.xlen(stream)
+            *queued, dead, answered = pipeline.get(keys.answered).execute()
+        error, state = report.error or "", report.state if report.state == "failed" else of_slot or report.state
+        found.append(HostedModel(name, state, report.summary, error, sum(queued), int(answered or 0), dead))
+    return found
+
+
+def stores(store: JobStore) -> list[JobStore]:
+    """Return the job, and its models as if they were jobs."""
+    return [store, *(JobStore(store.client, name) for name in store.models())]
+
+
+def stats(store: JobStore, generation: int | None = None) -> JobStats:
+    """Return the totals of a job and its models, or of one generation."""
+    totals: Counter[str] = Counter()
+    latest = 0
+    for one in stores(store):
+        fields = store.client.hgetall(one.keys.stats(generation))
+        latest = max(latest, int(fields.get(LAST_ANSWER, 0)))
+        totals.update({name: int(value) for name, value in fields.items()})
+    return JobStats.read({**totals, LAST_ANSWER: latest})
+
+
+def host_of(store: JobStore) -> str:
+    """Return the job that serves a model of the name of `store`; empty if none does."""
+    return store.client.hget(store.keys.record, HOST) or ""
+
+
+def refuse(store: JobStore, advice: str) -> None:
+    """Refuse a command for a job whose name is that of a model; `advice` has `{host}` for the job of the model.
+
+    Raises:
+        LaunchError: If it is.
+    """
+    if host := host_of(store):
+        raise LaunchError(f"{store.job} is a model of the job {host}, and not a job; {advice.format(host=host)}")
+
+
+def announce(store: JobStore, options: JobOptions) -> None:
+    """Describe the models of a job that is about to start as loading, in place of those that it had before."""
+    before, now = store.models(), [one.name for one in options.hosted]
+    if not (before or now):
+        return
+    for name in before:
+        store.client.delete(JobKeys(name).answered)
+    for name in sorted(before.keys() - set(now)):
+        _remove(store, name, options.model.as_configured(options.model.path))
+    fields: list[str] = []
+    for name in now:
+        store.write(JobKeys(name).record, [HOST, store.job])
+        report = replace(before.get(name, SlotReport("", "")), state="loading", code=None, error=None)
+        fields += [name, report.to_json()]
+    if fields:
+        store.write(store.keys.models, fields, anew=True)
+    else:
+        store.client.delete(store.keys.models)
+
+
+def _remove(store: JobStore, name: str, folder: str) -> None:
+    """Remove the keys of a model that is not in the folder any more, unless somebody may still want them."""
+    one = JobStore(store.client, name)
+    queued, dead = sum(map(store.client.xlen, one.keys.streams)), store.client.xlen(one.keys.dead_letters)
+    store.client.delete(one.keys.slots(), one.keys.record)
+    if queued or dead:
+        warn(
+            f"the model {name} is not in {folder} any more; {queued} queued requests and {dead} dead letters stay: "
+            f"cluster-serving-cli forget {name} removes them"
+        )
+    else:
+        store.client.delete(*one.keys.lasting(()))
+
+
+def described(store: JobStore, tell: Callable[[str], None] = warn) -> tuple[str, list[str]]:
+    """Return the models of a job that has just started in words, and those that are served; tell of the others."""
+    models = store.models()
+    for name, report in models.items():
+        if report.state == "failed":
+            tell(f"the model {name} is not served: {report.error}")
+    served = [name for name, report in models.items() if report.state == "ready"]
+    return f"{len(served)} of {len(models)}: {', '.join(served)}", served

@@ -1,0 +1,17 @@
+"""Step of a start: the models of a job that serves several, each with its options (`config.repository`)."""
+
+from dataclasses import replace
+
+from cluster_serving.launcher.command_log import warn
+from cluster_serving.launcher.config import repository
+from cluster_serving.launcher.jobs.steps.base import Draft
+
+
+def found(draft: Draft) -> Draft:
+    """Give the options those of each model, if the folder of the job holds several."""
+    models = repository.find(draft.config)
+    if models is None:
+        return draft
+    if models.ignored:
+        warn(f"subfolders of {draft.config.model_path} that are not served: {'; '.join(models.ignored)}")
+    return replace(draft, options=repository.with_models(draft.config, draft.options, models.names))

@@ -1,0 +1,98 @@
+"""Models of a job that serves several, as the commands keep them in Redis."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import redis
+
+from cluster_serving.job.options import HostedOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import hosted
+from cluster_serving.launcher.jobs.services import Services
+from cluster_serving.launcher.jobs.steps import free_names
+from cluster_serving.launcher.jobs.steps.base import Draft
+from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.metrics import ANSWERED
+from cluster_serving.protocol.slots import SlotReport
+
+
+@pytest.fixture
+def store(job, redis_server):
+    """The store of a job that serves two models."""
+    with redis.Redis(port=redis_server.port, decode_responses=True) as client:
+        store = JobStore(client, job)
+        hosted.announce(store, options(job, "a", "b"))
+        yield store
+        for one in reversed(hosted.stores(store)):
+            client.delete(*one.keys.lasting(()))
+
+
+def options(job, *names):
+    made = JobOptions("start", ModelOptions("/models"), RedisOptions("redis://localhost", job=job))
+    models = (HostedOptions(f"{job}-{name}", made.model, made.batch, made.image, "", 0, "1", False) for name in names)
+    return replace(made, hosted=tuple(models))
+
+
+def test_a_start_announces_the_models_and_keeps_what_is_known_of_them(store, job):
+    assert [(one.name, one.state) for one in hosted.read(store)] == [(f"{job}-a", "loading"), (f"{job}-b", "loading")]
+    ready = SlotReport("", "ready", engine="XGBoost", error=None).to_json()
+    store.client.hset(store.keys.models, f"{job}-a", ready)
+    store.client.set(JobKeys(f"{job}-a").answered, 7)
+    hosted.announce(store, options(job, "a", "b"))
+    first = store.models()[f"{job}-a"]
+    assert (first.state, first.engine) == ("loading", "XGBoost")
+    assert hosted.read(store)[0].answered == 0
+
+
+def test_a_model_that_has_gone_leaves_nothing_but_what_somebody_may_want(store, job, caplog):
+    gone, kept = JobKeys(f"{job}-a"), JobKeys(f"{job}-b")
+    for keys in (gone, kept):
+        store.client.hset(keys.limits, "resultTtl", 1)
+        store.client.hset(keys.slots(), "0", SlotReport("", "ready").to_json())
+    store.client.xadd(kept.stream("normal"), {"uri": "r"})
+    hosted.announce(store, options(job, "c"))
+    assert not store.client.exists(gone.limits, gone.slots(), kept.slots(), kept.record)
+    assert store.client.xlen(kept.stream("normal")) == 1
+    assert f"cluster-serving-cli forget {job}-b removes them" in caplog.text
+    assert [*store.models()] == [f"{job}-c"]
+    hosted.announce(store, options(job))
+    assert not store.client.exists(store.keys.models)
+    store.client.delete(*kept.lasting(()))
+
+
+def test_a_model_is_found_by_its_name_with_its_job(store, job):
+    model = JobStore(store.client, f"{job}-a")
+    assert (hosted.host_of(model), hosted.host_of(store)) == (job, "")
+    with pytest.raises(LaunchError, match=f"^{job}-a is a model of the job {job}, and not a job; stop {job}$"):
+        hosted.refuse(model, "stop {host}")
+    hosted.refuse(store, "stop {host}")
+
+
+def test_totals_of_a_job_are_those_of_its_models_and_end_with_their_generation(store, job):
+    store.put(Generation(3, SERVING, "start"))
+    for name, count in (("a", 2), ("b", 3)):
+        store.client.hset(JobKeys(f"{job}-{name}").stats(3), ANSWERED.name, count)
+    assert hosted.stats(store, 3).requests == 5
+    store.end(3)
+    assert hosted.stats(store, 3).requests == 0
+    assert not store.client.exists(JobKeys(f"{job}-a").stats(3))
+
+
+def test_a_name_that_is_taken_is_refused(store, job):
+    other = f"{job}-other"
+    services = Services(None, None, JobStore(store.client, other))
+
+    def check(name):
+        config = SimpleNamespace(model_path="/models")
+        return free_names.checked(Draft(services, config, options(job, name)))
+
+    with pytest.raises(LaunchError, match=f"^the job {job} serves a model of the name {job}-a, too; rename the subf"):
+        check("a")
+    with pytest.raises(LaunchError, match=f"^the model {job}-other has the name of a job; rename its subfolder of /mo"):
+        services.store.note("stopped")
+        check("other")
+    assert check("free")
+    store.client.delete(*JobKeys(other).lasting(()))
