@@ -25,6 +25,7 @@ from cluster_serving.job.hosting.turns import Turns
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
 from cluster_serving.protocol.dedicated import DedicatedConnection
+from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import IDLE_LOOK_S
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
@@ -132,11 +133,11 @@ class Serving:
             for queue in self._queues.values():
                 closing.callback(queue.close)
 
-    def _served(self, name: str, entries: Sequence[object]) -> Iterator[GatheredBatch]:
+    def _served(self, name: str, entries: Sequence[Entry]) -> Iterator[GatheredBatch]:
         queue, began = self._queues[name], time.monotonic()
         if entries:
             self._used_at[name] = began
-            yield from queue.gather(entries)  # type: ignore[arg-type]
+            yield from queue.gather(entries)
         self._turns.spent(name, time.monotonic() - began, queue.goes_on)
 
     def _expired(self, name: str) -> Iterator[GatheredBatch]:

@@ -1,6 +1,6 @@
 """Places in tables that inputs of an OpenVINO network lead to; those outside are refused before it computes.
 
-OpenVINO makes zeros of a row that a table lacks, reads memory of something else, or ends the process (`GatherND`).
+OpenVINO raises no error for a row that a table lacks.
 """
 
 from __future__ import annotations
