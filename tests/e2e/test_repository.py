@@ -16,65 +16,76 @@ ROW = np.arange(4, dtype="f4")
 
 def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp_path):
     root = tmp_path / "models"
-    for name in ("double", "picky", "broken", "notes"):
+    for name in ("shop-double", "shop-picky", "shop-broken", "notes"):
         (root / name).mkdir(parents=True)
-    model_zoo.save_openvino_product(root / "double", 2)
-    model_zoo.save_onnx_digits(root / "digits")
-    (root / "digits" / "config.yaml").write_text("postProcessing: argmax\n")
-    write(root / "picky", NO_NEGATIVES)
-    (root / "broken" / "model.onnx").write_bytes(b"no model")
+    model_zoo.save_openvino_product(root / "shop-double", 2)
+    model_zoo.save_onnx_digits(root / "shop-digits")
+    (root / "shop-digits" / "config.yaml").write_text("postProcessing: argmax\n")
+    write(root / "shop-picky", NO_NEGATIVES)
+    (root / "shop-broken" / "model.onnx").write_bytes(b"no model")
 
     started = cluster.start(jobName="shop", modelPath=root, modelParallelism=None)
     assert started.returncode == 0, started.stdout + started.stderr
-    assert "models  3 of 4: digits, double, picky\n" in started.stdout
-    assert 'InputQueue(name="digits"' in started.stdout
+    assert "models  3 of 4: shop-digits, shop-double, shop-picky\n" in started.stdout
+    assert 'InputQueue(name="shop-digits"' in started.stdout
     assert "notes (it holds no model)" in started.stderr
-    assert "the model broken is not served:" in started.stderr and "is not an ONNX model" in started.stderr
+    assert "the model shop-broken is not served:" in started.stderr and "is not an ONNX model" in started.stderr
 
     def ask(name, **inputs):
         with InputQueue(port=cluster.redis_port, name=name) as queue:
             return queue.predict(inputs, timeout=60)
 
-    np.testing.assert_array_equal(ask("double", x=ROW), ROW * 2)
+    np.testing.assert_array_equal(ask("shop-double", x=ROW), ROW * 2)
     images, labels = model_zoo.digits_data()
-    assert np.mean([ask("digits", x=images[at]) == labels[at] for at in range(20)]) > 0.8
+    assert np.mean([ask("shop-digits", x=images[at]) == labels[at] for at in range(20)]) > 0.8
     x = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": ROW.tolist()}
-    infer = front.post("/v2/models/double/infer", json={"inputs": [x]}).json()
+    infer = front.post("/v2/models/shop-double/infer", json={"inputs": [x]}).json()
     assert infer["outputs"][0]["data"] == (ROW * 2).tolist()
-    predict = front.post("/models/picky/predict", json={"instances": [{"x": 3}]}).json()
+    predict = front.post("/models/shop-picky/predict", json={"instances": [{"x": 3}]}).json()
     assert predict["predictions"][0]["value"] == 3
-    with pytest.raises(ModelError, match="model 'broken' cannot be loaded: .*models/broken/model.onnx is not an"):
-        ask("broken", x=ROW)
-    with pytest.raises(InvalidInput, match="the job shop serves several models; name one of them: digits, double"):
+    with pytest.raises(
+        ModelError, match="model 'shop-broken' cannot be loaded: .*models/shop-broken/model.onnx is not an"
+    ):
+        ask("shop-broken", x=ROW)
+    with pytest.raises(
+        InvalidInput, match="the job shop serves several models; name one of them: shop-digits, shop-double"
+    ):
         ask("shop", x=ROW)
     with pytest.raises(InferenceFailed, match="-1 is negative"):
-        ask("picky", x=np.float32(-1))
-    letters = cluster.run("cluster-serving-cli", "dead", "list", "picky", "--json", cwd=cluster.folder / "shop")
+        ask("shop-picky", x=np.float32(-1))
+    letters = cluster.run("cluster-serving-cli", "dead", "list", "shop-picky", "--json", cwd=cluster.folder / "shop")
     assert [letter["code"] for letter in json.loads(letters.stdout)] == ["INFERENCE_FAILED"]
 
     status = json.loads(cluster.run("cluster-serving-cli", "status", "--json", cwd=cluster.folder / "shop").stdout)
     states = {one["name"]: (one["state"], one["dead_letters"]) for one in status["hosted"]}
-    assert states == {"broken": ("failed", 0), "digits": ("ready", 0), "double": ("ready", 0), "picky": ("ready", 1)}
-    named = cluster.run("cluster-serving-cli", "status", "double", cwd=cluster.folder / "shop")
-    assert named.returncode == 1 and "double is a model of the job shop, and not a job" in named.stderr
+    assert states == {
+        "shop-broken": ("failed", 0),
+        "shop-digits": ("ready", 0),
+        "shop-double": ("ready", 0),
+        "shop-picky": ("ready", 1),
+    }
+    named = cluster.run("cluster-serving-cli", "status", "shop-double", cwd=cluster.folder / "shop")
+    assert named.returncode == 1 and "shop-double is a model of the job shop, and not a job" in named.stderr
     for command in (("cluster-serving-stop",), ("cluster-serving-cli", "forget")):
-        refused = cluster.run(*command, "double", cwd=cluster.folder / "shop")
-        assert refused.returncode == 1 and "double is a model of the job shop, and not a job; it is" in refused.stderr
+        refused = cluster.run(*command, "shop-double", cwd=cluster.folder / "shop")
+        assert (
+            refused.returncode == 1 and "shop-double is a model of the job shop, and not a job; it is" in refused.stderr
+        )
     canary = cluster.run("cluster-serving-cli", "update", "--canary", "10", cwd=cluster.folder / "shop")
     assert canary.returncode == 1 and "job shop serves several models; a canary is for jobs of one" in canary.stderr
 
     # The broken one is mended, and another one goes.
-    shutil.rmtree(root / "broken")
-    shutil.move(root / "double", root / "twice")
+    shutil.rmtree(root / "shop-broken")
+    shutil.move(root / "shop-double", root / "shop-twice")
     restarted = cluster.restart("shop")
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
-    assert "models  3 of 3: digits, picky, twice\n" in restarted.stdout
-    np.testing.assert_array_equal(ask("twice", x=ROW), ROW * 2)
+    assert "models  3 of 3: shop-digits, shop-picky, shop-twice\n" in restarted.stdout
+    np.testing.assert_array_equal(ask("shop-twice", x=ROW), ROW * 2)
     assert sorted(cluster_db.hkeys(JobKeys("shop").generations)) == [b"2", b"last", b"version"]
-    assert not cluster_db.exists(JobKeys("picky").stats(1))
-    assert not cluster_db.exists("double", JobKeys("double").slots(), JobKeys("double").limits)
+    assert not cluster_db.exists(JobKeys("shop-picky").stats(1))
+    assert not cluster_db.exists("shop-double", JobKeys("shop-double").slots(), JobKeys("shop-double").limits)
 
     assert cluster.stop("shop").returncode == 0
     forgot = cluster.run("cluster-serving-cli", "forget", "--yes", cwd=cluster.folder / "shop")
     assert "Removed job shop, with 1 dead letter." in forgot.stdout
-    assert not cluster_db.exists("picky", JobKeys("picky").dead_letters, JobKeys("shop").models)
+    assert not cluster_db.exists("shop-picky", JobKeys("shop-picky").dead_letters, JobKeys("shop").models)
