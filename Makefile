@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 WORKERS ?= 2
 
 # Of `make test` on 2 cores.
-MINUTES := 45
+MINUTES := 35
 
 # Each worker has a Flink cluster, and each engine a worker (tests/support/fixtures/markers.py).
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs and not clients and not clusters and not accelerator"
