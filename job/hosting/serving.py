@@ -52,8 +52,8 @@ class Serving:
     """Requests of all models of one slot; used by one thread.
 
     The streams of a model in its turn are read as those of a job of one model are. Reads that wait in Redis have the
-    others: a few those of models that were used lately, and one, of a request of each stream, those of all the rest,
-    whose number does not count while others are served.
+    others. A few have those of models that were used lately. One has those of all the rest, and takes a request of each
+    stream: their number does not count while others are served.
 
     Args:
         options: Options of the job.

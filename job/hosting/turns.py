@@ -4,8 +4,8 @@
 class Turns:
     """Fair shares of the seconds of a slot among the queues that have requests waiting.
 
-    Each queue has an account of the seconds that it was served for. The smallest account is next, so that a queue of
-    slow requests gets as many seconds as one of fast ones, and waits for one batch of each other queue at most. A queue
+    Each queue has an account of the seconds that it was served for. The smallest account is next. So a queue of
+    slow requests gets as many seconds as one of fast ones, and each waits for one batch of every other at most. A queue
     that was empty begins with what the others have got meanwhile: it cannot save seconds, and keeps what it has had too
     much.
     """
