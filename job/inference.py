@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
-from cluster_serving.connectors.flink.runtime import SelfClosing, is_first_attempt, subtask_index
+from cluster_serving.connectors.flink.runtime import SelfClosing, attempt_number, subtask_index
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.worker import record_end
@@ -25,7 +25,7 @@ class Inference(SelfClosing, FlatMapFunction):
         options = self._options
         end = record_end() if options.execution_mode == "process" else ""
         shared = SharedSlot.of(options.redis.name, subtask_index(runtime_context))
-        self._model = SlotModel(options, shared, is_first_attempt(runtime_context))
+        self._model = SlotModel(options, shared, first_attempt=not attempt_number(runtime_context))
         self.close_with(self._model.close)
         metrics = runtime_context.get_metrics_group()
         self._computing = Computing(options, self._model.predictor, self._model.client, metrics, end)

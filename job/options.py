@@ -169,8 +169,7 @@ class HostedOptions:
 
     Attributes:
         name: Name of the model, which its streams and results have in place of that of a job.
-        version: As in `RedisOptions`.
-        numbered: As in `RedisOptions`.
+        version, numbered: As in `RedisOptions`.
         refused: Reason for which the model is not loaded; empty if it is.
     """
 

@@ -1,6 +1,7 @@
 """The model of a slot: it is loaded and watched, and its state is reported."""
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import redis
@@ -56,7 +57,7 @@ class SlotModel:
             try:
                 self.predictor = self._load(first_attempt)
             except Exception as error:
-                known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
+                known = load_error(error)
                 self._reporter.failed(known.code, options.model.as_configured(str(known)))
                 raise
             opened.callback(self.predictor.close)
@@ -97,7 +98,8 @@ class SlotModel:
         self._watch_over()
         options = self._options.in_slot(self._shared.index)
         predictor = Predictor.of(options, self._reporter.secret, self._shared.counts, self._watch)
-        self._measured(time.monotonic() - began, memory.resident() - before)
+        watch, gauges = self._watch, process_gauges(time.monotonic() - began, memory.resident() - before)
+        self._shared.counts.gauges = gauges | {SHARING_ENDED.name: lambda: int(bool(watch.ended))}
         return predictor
 
     def _watch_over(self) -> None:
@@ -109,19 +111,24 @@ class SlotModel:
         self._reporter.sharing = sharing
         self._watch = sharing.watch
 
-    def _measured(self, seconds: float, grown: int) -> None:
-        watch = self._watch
-        self._shared.counts.gauges = {
-            LOAD_TIME.name: lambda: round(1e6 * seconds),
-            MODEL_MEMORY.name: lambda: max(0, grown),
-            PROCESS_MEMORY.name: memory.resident,
-            CPU_TIME.name: machine.used_us,
-            CPU_WAIT.name: machine.Waiting().us,
-            CPU_STOLEN.name: machine.stolen_us,
-            DISK_FREE.name: machine.disk_free,
-            SHARING_ENDED.name: lambda: int(bool(watch.ended)),
-        }
-
     def _report(self) -> None:
         self._reported = self.predictor.learned
         self._reporter.ready(self.predictor.report())
+
+
+def load_error(error: Exception) -> ServingError:
+    """Return the error of a model that cannot be loaded, as clients and operators see it."""
+    return error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
+
+
+def process_gauges(seconds: float, grown: int) -> dict[str, Callable[[], int]]:
+    """Return the gauges of a process that has loaded for so many seconds, and has grown by so many bytes."""
+    return {
+        LOAD_TIME.name: lambda: round(1e6 * seconds),
+        MODEL_MEMORY.name: lambda: max(0, grown),
+        PROCESS_MEMORY.name: memory.resident,
+        CPU_TIME.name: machine.used_us,
+        CPU_WAIT.name: machine.Waiting().us,
+        CPU_STOLEN.name: machine.stolen_us,
+        DISK_FREE.name: machine.disk_free,
+    }

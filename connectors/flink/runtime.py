@@ -17,11 +17,6 @@ def attempt_number(context: RuntimeContext) -> int:
     return _number(context, "get_attempt_number", "getAttemptNumber")
 
 
-def is_first_attempt(context: RuntimeContext) -> bool:
-    """Return True unless Flink has started this instance again after a failure."""
-    return not attempt_number(context)
-
-
 def subtask_count(context: RuntimeContext) -> int:
     """Return the number of parallel instances, which may be lower than the job asks for."""
     return _number(context, "get_number_of_parallel_subtasks", "getNumberOfParallelSubtasks")

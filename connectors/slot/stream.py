@@ -103,8 +103,8 @@ class StreamReader:
         claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
         peers: What the consumers of the other slots begin with, whose requests are taken over much earlier; None for no
             other slots.
-        connection: Connection of the reading thread, for reads that do not wait; None for one of this reader's own.
-        recovers: False if nothing can be pending from an earlier run.
+        connection: Connection of a thread that reads for several, and calls `start_over` if entries may be pending;
+            None for one of this reader's own.
     """
 
     def __init__(
@@ -115,7 +115,6 @@ class StreamReader:
         claim_idle_ms: int,
         peers: str | None = None,
         connection: DedicatedConnection | None = None,
-        recovers: bool = True,
     ) -> None:
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
@@ -129,7 +128,7 @@ class StreamReader:
         # Streams that probably have more requests waiting.
         self._busy: set[str] = set()
         # Streams that may have own pending entries → id behind which they may be.
-        self._pending_after = dict.fromkeys(self._streams if recovers else (), "0")
+        self._pending_after = dict.fromkeys(() if connection else self._streams, "0")
         self._recovered: tuple[str, bytes] | None = None
         self._next_claim = 0.0
         self._next_heartbeat = 0.0

@@ -99,8 +99,7 @@ class Health:
             why = _NOT_RUNNING.get(model.state, "no slot has loaded it")
             return f"model {model.name}: {failed or why}"
         job = model.host or model.job
-        if model.host:
-            self._hosts[model.job] = job
+        self._hosts[model.job] = job
         state = self._states.setdefault(job, State())
         state.asked_at = time.monotonic()
         if state.watcher is None or state.watcher.done():

@@ -401,10 +401,9 @@ def _states(
     several: list[Any] | ServingError,
 ) -> dict[ServableModel, tuple[PublishedModel | ServingError, int | None]]:
     """Return the model of a job as `_state` does; of a job that serves several, each of them under its own name."""
-    fields = several[0] if isinstance(several, list) else {}
     model, canary = _state(servable, answer, refusal)
     try:
-        hosted = read_models(fields)
+        hosted = read_models(several[0] if isinstance(several, list) else {})
     except (ValueError, TypeError, KeyError) as error:
         wrong = ServingError(f"the models of job {servable.job!r} cannot be read: {error!r}")
         return {servable: (wrong, None)}

@@ -17,19 +17,11 @@ from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
-from cluster_serving.protocol import machine, memory
-from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable, ServingError
+from cluster_serving.job.slot_model import load_error, process_gauges
+from cluster_serving.protocol import memory
+from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
 from cluster_serving.protocol.hosted import HOST
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import (
-    CPU_STOLEN,
-    CPU_TIME,
-    CPU_WAIT,
-    DISK_FREE,
-    LOAD_TIME,
-    MODEL_MEMORY,
-    PROCESS_MEMORY,
-)
 from cluster_serving.protocol.slots import SlotReport
 
 log = logging.getLogger(__name__)
@@ -73,7 +65,7 @@ class HostedModels:
             try:
                 self._load(OncePerName(metrics), first_attempt)
             except Exception as error:
-                known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
+                known = load_error(error)
                 self._reporter.failed(known.code, options.model.as_configured(str(known)))
                 raise
             largest = max(one.options.batch.max_batch_size for one in self.served.values())
@@ -137,10 +129,10 @@ class HostedModels:
         if not self.served:
             first, report = next(iter(self._reports.items()))
             raise ModelError(f"none of the models of {options.model.path} can be loaded; {first}: {report.error}")
-        self._measured(time.monotonic() - began, memory.resident() - before)
+        self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
 
     def _refuse(self, options: JobOptions, error: Exception) -> None:
-        known = error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
+        known = load_error(error)
         message, redis = options.model.as_configured(str(known)), options.redis
         log.warning("model %s of job %s is not served: %s", redis.job, self._options.redis.job, message)
         self._reporter.tell(f"does not serve the model {redis.job}: {message}")
@@ -155,17 +147,6 @@ class HostedModels:
         self.queues[redis.job] = AbsentModel(
             options, shared, ModelError(f"model {redis.job!r} cannot be loaded: {message}")
         )
-
-    def _measured(self, seconds: float, grown: int) -> None:
-        self._shared.counts.gauges = {
-            LOAD_TIME.name: lambda: round(1e6 * seconds),
-            MODEL_MEMORY.name: lambda: max(0, grown),
-            PROCESS_MEMORY.name: memory.resident,
-            CPU_TIME.name: machine.used_us,
-            CPU_WAIT.name: machine.Waiting().us,
-            CPU_STOLEN.name: machine.stolen_us,
-            DISK_FREE.name: machine.disk_free,
-        }
 
 
 def _close(served: dict[str, HostedModel]) -> None:

@@ -80,17 +80,14 @@ class ModelQueue:
         host: What the queues share.
         options: Options of the model, as if it were a job.
         counts: Counts of the model.
-        recovers: False if no request can be pending from an earlier run.
     """
 
-    def __init__(self, host: Host, options: JobOptions, counts: Counts, recovers: bool) -> None:
+    def __init__(self, host: Host, options: JobOptions, counts: Counts) -> None:
         redis, size = options.redis, options.batch.max_batch_size
         deadlines = Deadlines(host.clock, options.request_deadline_ms)
         self.flow = SlotFlowControl(2 * size, deadlines=deadlines)
         claim_ms = redis.claim_idle_time_s * 1000
-        self._reader = StreamReader(
-            host.client, redis.job, host.consumer, claim_ms, connection=host.connection, recovers=recovers
-        )
+        self._reader = StreamReader(host.client, redis.job, host.consumer, claim_ms, connection=host.connection)
         generation = ModelGenerations(host, options)
         slot = Slot(
             *(host.client, redis, host.index, self._reader, generation, self.flow, size),

@@ -205,7 +205,7 @@ class Serving:
     def _queue(self, name: str) -> ModelQueue:
         if name not in self._queues:
             model = self._models.queues[name]
-            self._queues[name] = queue = ModelQueue(self._host, model.options, model.shared.counts, recovers=False)
+            self._queues[name] = queue = ModelQueue(self._host, model.options, model.shared.counts)
             self.names[queue.flow.id] = name
         return self._queues[name]
 

@@ -86,8 +86,7 @@ def identify(names: Iterable[str], folder: str | Path) -> ModelFiles:
 def holds_model(folder: Path) -> bool:
     """Return True if a folder holds a model, a part of one, or a handler."""
     try:
-        names = _list(folder)
-        return any(map(is_model_file, names)) or bool(identify(names, folder))
+        return any(map(is_model_file, names := _list(folder))) or bool(identify(names, folder))
     except ModelError:
         return False
 

@@ -131,8 +131,7 @@ class JobStore:
         for number in earlier:
             self.end(number)
         # One whose process was killed while its read waited in Redis may have got requests after its end.
-        slots = filter(None, map(self.keys.generation_of, self._pending()))
-        for number in set(slots) - {generation.number}:
+        for number in {*filter(None, map(self.keys.generation_of, self._pending()))} - {generation.number}:
             self._release(number)
 
     def next_number(self) -> int:
