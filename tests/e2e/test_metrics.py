@@ -97,7 +97,8 @@ def test_answered_and_failed_records_add_up_to_those_that_were_sent(started, clu
     assert found.sum("model_load_seconds") > 0 and found.sum("process_memory_bytes") > 1 << 20
     assert found.sum("slots", state="ready") == 2
 
-    # The command prints the same.
+    # The command prints the same, once the slots have written who sent the requests, which they do apart.
+    wait_until(lambda: read().sum("client_requests_total") == found.sum("requests_in_total"))
     printed = cluster.run("cluster-serving-cli", "metrics", cwd=cluster.folder / job)
     assert Samples(printed.stdout, job).counts == read().counts
     # Flink counts requests, of which some have several records.
