@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-import skops.io
 from onnx import helper
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +15,10 @@ from cluster_serving.embed.tables import predict_frame, predict_table
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.original.json import to_input as of_json
 from tests.support.fixtures.predictor import save_doubling
+from tests.support.lazy import Lazy
 from tests.support.payloads import model_zoo
+
+skops_io = Lazy("skops.io")
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,7 @@ def test_a_missing_text_is_answered_as_by_the_pipeline_that_learned_it(tmp_path,
     frame = pd.DataFrame({"city": ["a", "b", missing, "b"] * 5, "n": np.arange(20.0)})
     encoder = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["city"]), remainder="passthrough")
     model = make_pipeline(encoder, LogisticRegression()).fit(frame, [0, 1, 1, 1] * 5)
-    skops.io.dump(model, tmp_path / "model.skops")
+    skops_io.dump(model, tmp_path / "model.skops")
     asked = pd.DataFrame({"city": ["a", missing, "b", "a"], "n": [1.0, 2.0, np.nan, 3.0]})
     good = [0, 1, 3]
     expected = model.predict_proba(asked.iloc[good])

@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import skops.io
 from sklearn.linear_model import LogisticRegression
 
 from tests.support.fixtures.tabular import answers
+from tests.support.lazy import Lazy
 from tests.support.payloads import foreign, model_zoo, tables, texts
+
+skops_io = Lazy("skops.io")
 
 X = tables.iris()[0][:20].astype("f4")
 
@@ -112,6 +114,10 @@ def test_tensorflow_serving(taking, tmp_path):
     np.testing.assert_allclose(found, foreign.probabilities(X), atol=1e-5)
 
 
+def save_skops(folder):
+    skops_io.dump(LogisticRegression(max_iter=500).fit(*tables.iris()), folder / "model.skops")
+
+
 def test_mlflow(taking, tmp_path):
     said, keys = taking.take(foreign.save_mlflow(tmp_path))
     assert keys == {"jobName": "iris"}
@@ -126,7 +132,7 @@ def test_mlflow(taking, tmp_path):
     [
         (
             "sklearn: {pickled_model: model.skops, serialization_format: skops, sklearn_version: 1.9.1}",
-            lambda folder: skops.io.dump(LogisticRegression(max_iter=500).fit(*tables.iris()), folder / "model.skops"),
+            save_skops,
             "model.skops",
         ),
         ("onnx: {data: model.onnx, onnx_version: 1.21.0}", foreign.save_flowers_onnx, "model.onnx"),

@@ -10,7 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.lazy import Lazy
 from tests.support.payloads import model_zoo
+
+tf = Lazy("tensorflow")
 
 SQUEEZED = "squeezed"
 """An output that has the batch in front, and loses it in a batch of one."""
@@ -417,13 +420,13 @@ def _program(path: str) -> Any:
 
 def tensorflow_cases() -> dict[str, Case]:
     """Return SavedModels."""
-    import tensorflow as tf
 
     def case(inputs, outputs, function, shapes, **rest: Any) -> Case:
-        specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()]
-        return Case(
-            inputs, outputs, lambda folder: model_zoo.save_savedmodel(folder, function, *specs), _run_tensorflow, **rest
-        )
+        def save(folder: Path) -> object:
+            specs = [tf.TensorSpec(shape, tf.float32, name) for name, shape in shapes.items()]
+            return model_zoo.save_savedmodel(folder, function, *specs)
+
+        return Case(inputs, outputs, save, _run_tensorflow, **rest)
 
     def detect(x):
         return {"y": tf.where(x > 1.2)[:, 1:]}
@@ -462,13 +465,9 @@ def tensorflow_cases() -> dict[str, Case]:
 
 @cache
 def _signature(path: str) -> Any:
-    import tensorflow as tf
-
     return tf.saved_model.load(path).signatures["serving_default"]
 
 
 def _run_tensorflow(folder: Path, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    import tensorflow as tf
-
     outputs = _signature(str(folder))(**{name: tf.constant(value) for name, value in feeds.items()})
     return [outputs[name].numpy() for name in sorted(outputs)]

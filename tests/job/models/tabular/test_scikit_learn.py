@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-import skops.io
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import ColumnTransformer, make_column_selector
@@ -32,11 +31,14 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from tests.support.fixtures.tabular import answers, assert_classified, described
+from tests.support.lazy import Lazy
 from tests.support.payloads import tables
+
+skops_io = Lazy("skops.io")
 
 
 def dumped(folder, model):
-    skops.io.dump(model, folder / "model.skops")
+    skops_io.dump(model, folder / "model.skops")
     return model
 
 

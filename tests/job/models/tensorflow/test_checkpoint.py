@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
+from tests.support.lazy import Lazy
 from tests.support.payloads import model_zoo
+
+tf = Lazy("tensorflow")
 
 X = np.ones((3, 4), np.float32)
 

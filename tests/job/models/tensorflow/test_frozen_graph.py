@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
+from tests.support.lazy import Lazy
 from tests.support.payloads import model_zoo
+
+tf = Lazy("tensorflow")
 
 A, B = np.full((3, 2), 5, np.float32), np.full((3, 2), 2, np.float32)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from cluster_serving.job.models import ModelOptions, load_model
 from cluster_serving.job.models.tensorflow.known import known
+from tests.support.lazy import Lazy
 from tests.support.payloads.model_zoo import save_savedmodel
+
+tf = Lazy("tensorflow")
 
 WORDS = [f"word{number}" for number in range(300)]
 

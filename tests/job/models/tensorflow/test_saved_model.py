@@ -5,12 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from cluster_serving.job.models import TensorSpec, load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from tests.support.lazy import Lazy
 from tests.support.payloads import model_zoo
+
+tf = Lazy("tensorflow")
 
 
 def load(folder, **options):

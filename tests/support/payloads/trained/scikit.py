@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import skops.io
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -23,8 +22,11 @@ from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, OrdinalEncoder, S
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils import all_estimators
 
+from tests.support.lazy import Lazy
 from tests.support.payloads.trained import frames
 from tests.support.payloads.trained.model import TRANSFORMED, Case, Trained, of_classifier, of_regressor
+
+skops_io = Lazy("skops.io")
 
 _NEEDED: dict[str, Any] = {
     "transformers": [("scaled", StandardScaler(), [0, 1]), ("passed", "passthrough", [2, 3])],
@@ -97,7 +99,7 @@ def _saved(model: Any, rows: Any) -> Trained:
         answers = lambda rows: {TRANSFORMED: model.transform(rows)}  # noqa: E731
     else:
         answers = lambda rows: {}  # noqa: E731
-    return Trained(rows, lambda folder: skops.io.dump(model, folder / "model.skops"), answers)
+    return Trained(rows, lambda folder: skops_io.dump(model, folder / "model.skops"), answers)
 
 
 def _of_targets(model: Any, rows: Any) -> dict[str, Any]:

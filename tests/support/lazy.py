@@ -1,0 +1,13 @@
+"""Packages that take seconds to import: every worker of the tests reads all files, and runs some of the tests."""
+
+from importlib import import_module
+
+
+class Lazy:
+    """Stands for a module, which is imported when something of it is used: `tf = Lazy("tensorflow")`."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        return getattr(import_module(self._name), name)
