@@ -3,9 +3,9 @@
 from functools import partial
 
 from cluster_serving.connectors.slot.generation import GenerationView
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.connectors.slot.redis import Backoff, connect
-from cluster_serving.connectors.slot.reporting import publish_limits
-from cluster_serving.connectors.slot.stream import create_groups
 from cluster_serving.job.options import JobOptions
 
 

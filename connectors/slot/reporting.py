@@ -15,6 +15,7 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, write_hash
 from cluster_serving.connectors.slot.shared import SharedSlot
@@ -23,9 +24,6 @@ from cluster_serving.protocol.events import record
 from cluster_serving.protocol.generations import LAST, SERVING, Generation
 from cluster_serving.protocol.keys import (
     JOBS_KEY,
-    MAX_QUEUE_LENGTH,
-    PAYLOAD_FOLDER,
-    RESULT_TTL,
     SECRET_FIELDS,
     JobKeys,
     as_text,
@@ -53,16 +51,6 @@ class Sharing(Protocol):
 
     def end(self, reason: str) -> None:
         """Compute one record a call from now on; any thread may call it."""
-
-
-def publish_limits(client: redis.Redis, options: RedisOptions) -> None:
-    """Write the configuration that clients need to the hash `<jobName>:limits`, in place of an earlier one."""
-    limits: dict[str, str | int] = {RESULT_TTL: options.result_ttl_s}
-    if options.max_queue_length:
-        limits[MAX_QUEUE_LENGTH] = options.max_queue_length
-    if options.payload_folder:
-        limits[PAYLOAD_FOLDER] = options.payload_folder
-    write_hash(client, JobKeys(options.job).limits, limits, replace=True)
 
 
 class SlotReporter:

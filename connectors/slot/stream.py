@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import redis
 from redis.exceptions import ResponseError
 
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers
 from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry, parse_entry
@@ -39,31 +40,6 @@ _RECOVERY_PAUSE = 0.002
 _AFTER_ALL = "18446744073709551615-0"
 # Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end.
 _GONE = ("NOGROUP", "UNBLOCKED")
-
-
-def create_group(client: redis.Redis, stream: str) -> None:
-    """Create stream and group if they do not exist; the group starts at 0, before requests that are already queued.
-
-    An original client that starts before the job may have created the group at the end of the stream, behind its own
-    requests. A group without consumers is therefore set back to 0.
-    """
-    # At its memory limit, Redis refuses to create even a group that exists, and only the job can empty the stream.
-    groups: Any = client.xinfo_groups(stream) if client.exists(stream) else []
-    group = next((group for group in groups if group["name"] == GROUP.encode()), None)
-    if group is None:
-        try:
-            client.xgroup_create(stream, GROUP, id="0", mkstream=True)
-        except ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
-    elif not group["consumers"]:
-        client.xgroup_setid(stream, GROUP, "0")
-
-
-def create_groups(client: redis.Redis, job: str) -> None:
-    """Create the missing streams and groups of a job."""
-    for stream in JobKeys(job).streams:
-        create_group(client, stream)
 
 
 def drop(client: redis.Redis, stream: str, entry_id: bytes) -> None:

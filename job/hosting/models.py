@@ -9,9 +9,10 @@ from contextlib import ExitStack
 import redis
 
 from cluster_serving.connectors.slot import permissions
+from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.redis import connect, write_hash
-from cluster_serving.connectors.slot.reporting import SlotReporter, publish_limits
+from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel

@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.connectors.slot.generation import GenerationView
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
-from cluster_serving.connectors.slot.stream import create_groups
 from cluster_serving.job.hosting.blocking import BlockingRead, Replies
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels

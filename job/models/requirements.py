@@ -1,12 +1,16 @@
 """Packages that the code in a model folder needs: the file `requirements.txt` there, as pip reads it."""
 
+from __future__ import annotations
+
 from importlib import metadata
 from pathlib import Path
-
-from packaging.requirements import InvalidRequirement, Requirement
+from typing import TYPE_CHECKING
 
 from cluster_serving.job.options import NO_HANDLER, ModelOptions
 from cluster_serving.protocol.errors import EngineMissing, ModelError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 FILE = "requirements.txt"
 
@@ -20,6 +24,9 @@ def read(folder: Path) -> list[Requirement]:
     path = folder / FILE
     if not path.is_file():
         return []
+    # Few models have the file, and each command that looks for the model of a folder would import the package.
+    from packaging.requirements import InvalidRequirement, Requirement
+
     found = []
     for number, line in enumerate(path.read_text("utf8").splitlines(), 1):
         text = line.partition("#")[0] if " @ " not in line else line

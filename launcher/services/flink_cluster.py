@@ -39,6 +39,9 @@ _SERVICES = {"jobmanager": "standalonesession", "taskmanager": "taskexecutor"}
 # in a row with an interval of 1 s do, as in `config.yaml`: after 1.5 s on average.
 _HEARTBEATS: dict[str, object] = {"heartbeat.interval": "3 s", "heartbeat.rpc-failure-threshold": 1}
 
+_REFUSED = "Error: Could not create the Java Virtual Machine."
+"""What Java says after its reasons, in a line or two, why it does not take an option (env.java.opts)."""
+
 
 class FlinkCluster:
     """The cluster whose REST endpoint is `flinkRestUrl`; it may still have to be started.
@@ -243,9 +246,13 @@ class FlinkCluster:
         for log in sorted(self.home.logs.iterdir(), key=lambda path: path.stat().st_mtime):
             with log.open("rb") as file:
                 file.seek(before.get(log.stat().st_ino, 0))
-                for line in file.read().decode("utf8", "replace").splitlines():
-                    if "ERROR" in line or "Exception: " in line:
-                        last = line.strip()
+                text = file.read().decode("utf8", "replace")
+            for line in text.splitlines():
+                if "ERROR" in line or "Exception: " in line:
+                    last = line.strip()
+            reasons, refused, _ = text.partition(_REFUSED)
+            if refused:
+                last = "; ".join(line.removeprefix("Error: ") for line in reasons.splitlines()[-2:])
         return last
 
     @property

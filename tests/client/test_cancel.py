@@ -9,8 +9,9 @@ import pytest
 from cluster_serving.client import AsyncInputQueue, InputQueue, OutputQueue, RequestCancelled
 from cluster_serving.client.positions import Position, RecentEntries
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.slot.reporting import publish_limits
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.limits import publish_limits
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key
 from cluster_serving.protocol.original import image_stream
 from tests.support.fixtures.waiting import wait_until

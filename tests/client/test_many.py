@@ -10,7 +10,7 @@ import pytest
 
 from cluster_serving.client import AsyncInputQueue, InferenceFailed, InputQueue, InvalidInput, QueueFull, ResultTimeout
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.slot.reporting import publish_limits
+from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result

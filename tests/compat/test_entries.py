@@ -7,7 +7,8 @@ import time
 import cv2
 
 from cluster_serving.client import original
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.original import arrow as original_arrow
 from tests.support.programs.originals import digit_pixels

@@ -13,7 +13,8 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot import reading
 from cluster_serving.connectors.slot.answer import Answer, write_answers
 from cluster_serving.connectors.slot.attempts import Attempts
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.connectors.stages import routing
 from cluster_serving.job.operators import READING
 from cluster_serving.launcher.jobs.store import JobStore

@@ -14,8 +14,9 @@ from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.aio import AsyncInputQueue
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import dead_letter
+from cluster_serving.connectors.slot.groups import create_group
 from cluster_serving.connectors.slot.redis import connect
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.errors import PoisonRequest, RequestCancelled, ServingError
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
 from tests.support.fixtures.redis_topologies import Server, servers

@@ -9,8 +9,8 @@ from redis.crc import key_slot
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.client.aio import AsyncInputQueue
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot.groups import create_group
 from cluster_serving.connectors.slot.redis import connect
-from cluster_serving.connectors.slot.stream import create_group
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout
 from cluster_serving.protocol.failover import parse
 from tests.support.fixtures.echo import Consumer

@@ -13,7 +13,7 @@ import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, QueueFull, RedisUnavailable, ResultTimeout
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.slot.reporting import publish_limits
+from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.frontend.models.deferred import DeferredDispatcher
 from cluster_serving.protocol import payload_files as files
 from cluster_serving.protocol.connection import connect_async

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import DeadlineExceeded, InferenceFailed, InputQueue, InvalidInput, ModelError, OutputQueue
-from cluster_serving.connectors.slot.stream import create_groups
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.frontend import arguments
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, JobKeys
 from tests.support.fixtures import sleeper

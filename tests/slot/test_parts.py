@@ -8,9 +8,9 @@ import pytest
 from cluster_serving.client import InferenceFailed, InputQueue, OutputQueue
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answering import Answering
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
-from cluster_serving.connectors.slot.stream import create_groups
 from cluster_serving.job.computing import Computing
 from cluster_serving.job.gathering import Gathering
 from cluster_serving.job.operators import ANSWERING, READING

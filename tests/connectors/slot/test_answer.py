@@ -5,7 +5,8 @@ import redis
 
 from cluster_serving.client.subscription import replies_in
 from cluster_serving.connectors.slot.answer import MAX_PUBLISHED_BYTES, Answer, dead_letter, write_answers
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, JobKeys

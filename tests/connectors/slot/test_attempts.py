@@ -7,7 +7,8 @@ import pytest
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.attempts import Attempts, noted
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.keys import JobKeys
 from tests.support.fixtures.redis_server import on_each_server
 

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers, SilenceLimit
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
 LONG_MS = 60_000

@@ -9,10 +9,12 @@ import redis
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot import reporting, ticks
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.connectors.slot.redis import write_hash
-from cluster_serving.connectors.slot.reporting import SlotReporter, publish_limits
+from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.generations import CANARY, DIVIDED, SERVING, Generation, Generations
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from cluster_serving.connectors.slot.stream import WEIGHTS, StreamReader, WeightedRoundRobin, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import WEIGHTS, StreamReader, WeightedRoundRobin
 from cluster_serving.protocol.keys import GROUP
 from tests.support.fixtures.redis_server import on_each_server
 from tests.support.fixtures.waiting import wait_until

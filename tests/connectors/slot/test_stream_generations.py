@@ -2,7 +2,8 @@
 
 import redis
 
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation, is_in_trial
 from cluster_serving.protocol.keys import GROUP, JobKeys

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from cluster_serving.connectors.slot.answer import Answer, dead_letter, write_answers
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 

@@ -7,8 +7,9 @@ from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.stage import AnswerStage, Stage
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.job.operators import READING
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation

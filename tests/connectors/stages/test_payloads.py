@@ -9,8 +9,9 @@ import pytest
 from cluster_serving.client import InputQueue, InvalidInput, OutputQueue, RequestTooLarge
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import Answer, write_answers
-from cluster_serving.connectors.slot.reporting import publish_limits
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.limits import publish_limits
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.connectors.stages.payloads import SWEEP_AGE, Payloads
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.payload_files import MIN_BYTES

@@ -6,7 +6,8 @@ import redis
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch, write_answers
-from cluster_serving.connectors.slot.stream import StreamReader, create_groups
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.connectors.stages import shadow
 from cluster_serving.connectors.stages.shadow import Comparator, Mirror, Recorder
 from cluster_serving.launcher.jobs.store import JobStore

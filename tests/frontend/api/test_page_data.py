@@ -8,7 +8,8 @@ import pytest
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.connectors.slot.answer import dead_letter
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.history import KEPT_S, STEP_S, History
 from cluster_serving.frontend.options import HttpOptions

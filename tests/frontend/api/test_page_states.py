@@ -10,7 +10,8 @@ from playwright.sync_api import expect
 
 from cluster_serving.client import InputQueue
 from cluster_serving.connectors.slot.answer import dead_letter
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol import events
 from cluster_serving.protocol.errors import PoisonRequest

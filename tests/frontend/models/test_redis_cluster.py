@@ -8,7 +8,7 @@ import pytest
 import tritonclient.http as triton
 from redis.crc import key_slot
 
-from cluster_serving.connectors.slot.stream import create_group
+from cluster_serving.connectors.slot.groups import create_group
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.protocol.connection import open_redis

@@ -11,7 +11,8 @@ import pytest
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.connectors.slot.answer import dead_letter
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters
 from cluster_serving.protocol.errors import PoisonRequest
 from cluster_serving.protocol.keys import JobKeys

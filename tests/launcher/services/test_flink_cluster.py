@@ -37,6 +37,15 @@ def test_an_error_of_days_ago_is_not_why_it_does_not_start(home, own_cluster):
         FlinkCluster(config).ensure()
 
 
+def test_an_option_that_java_does_not_know_is_named(own_cluster, model):
+    options = {"env.java.opts.all": "-XX:+NoSuchOption"}
+    ran = own_cluster.run(
+        "cluster-serving-start", "-c", own_cluster.config(modelPath=model, flink={"options": options})
+    )
+    assert ran.returncode == 1
+    assert "Flink did not start: Unrecognized VM option 'NoSuchOption' (logs: " in ran.stderr
+
+
 def test_a_start_while_flink_is_being_started_again_costs_no_other_job(home, own_cluster, model):
     stale = home / "jobs" / "of-before-a-reboot.json"
     stale.parent.mkdir(parents=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import redis
 
-from cluster_serving.connectors.slot.stream import create_group
+from cluster_serving.connectors.slot.groups import create_group
 from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.redis_server import RedisServer
 

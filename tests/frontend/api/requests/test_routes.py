@@ -7,7 +7,8 @@ import httpx
 import pytest
 
 from cluster_serving.connectors.slot.answer import Answer, write_answers
-from cluster_serving.connectors.slot.stream import StreamReader, create_group
+from cluster_serving.connectors.slot.groups import create_group
+from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.frontend.api.requests import routes
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JobKeys

@@ -206,7 +206,8 @@ def test_stopping_waits_for_calls(serve, report, job, redis_server):
     import redis
 
     from cluster_serving.connectors.slot.answer import Answer, write_answers
-    from cluster_serving.connectors.slot.stream import StreamReader, create_group
+    from cluster_serving.connectors.slot.groups import create_group
+    from cluster_serving.connectors.slot.stream import StreamReader
     from cluster_serving.protocol.results import encode_result
 
     report(("x", "", (None, None)))
