@@ -13,7 +13,7 @@ from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.budget import Budget
 from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together, equal
 from cluster_serving.job.models.batched.growth import Growth, limit
-from cluster_serving.job.models.batched.influence import Influence, calling
+from cluster_serving.job.models.batched.influence import Calls, Influence
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.job.models.graph.walk import NOTHING, Finding
 from cluster_serving.protocol.errors import InferenceFailed
@@ -139,7 +139,7 @@ class _Trial:
         axes = [axis for axis in self.axes() if axis is not None]
         if None in [place.axis for place in self.reading.places] or self.is_random:
             return
-        call = calling(self._compute, self.reading, axes, self.squeezed())
+        call = Calls(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
         budget = Budget(_BUDGET_S)
         is_proven = all(self.finding(index).axis is not None for index in range(len(axes)))
