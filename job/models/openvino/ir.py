@@ -112,6 +112,7 @@ class OpenVINOModel(Model):
             network,
             {self.inputs[position].name: port for position, port in ports},
             {spec.name: network.outputs[index] for spec, index in named},
+            self._places.checked(network),
         )
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
