@@ -76,6 +76,15 @@ class Reading:
             for place, arrays in zip(self.places, zip(*records, strict=True), strict=True)
         ]
 
+    def placed(self, rows: Sequence[Array]) -> list[Array]:
+        """Return the model's inputs for records of which each input has one array, with the batch first."""
+        if self.fixed is not None:
+            rows = [array[np.arange(self.fixed) % len(array)] for array in rows]
+        return [
+            array[0] if place.axis is None else np.ascontiguousarray(np.moveaxis(array, 0, place.axis))
+            for place, array in zip(self.places, rows, strict=True)
+        ]
+
 
 def take(array: Array, position: int, axis: int) -> Array:
     """Return one record of an array with a batch; that of a list of texts is an array, too."""

@@ -30,6 +30,8 @@ _SENTENCE = 8
 _OTHER_TEXTS = (
     *("", " ", "a", "A", "the", "no", "yes", "0", "1", "-1", "3.5", "10000", "2024-05-06", "x@y.org", "ümläut", "日本"),
     *("male", "female", "true", "False", "nan", "None", "unknown", "[UNK]", "the end.", "a b c d e f", "x" * 200),
+    *("the end of the day", "20240506123456", "YES", "THE END", "no!", "y" * 200, "A1-B2/C3", "https://a.org/b?c=1"),
+    *(" ".join(["word"] * count) for count in (12, 30, 100)),
 )
 """Texts for any model."""
 
@@ -116,7 +118,8 @@ class Domains:
         def any_size(domain: _Domain) -> Array:
             found = sized(domain, generator.integers(1, max(1, domain.bits), count, endpoint=True), False)
             if domain.least:
-                found[3::4] = np.maximum(-found[3::4], domain.least)
+                found[3::4] = np.maximum(-1 - found[3::4], domain.least)
+                found[7::8] = domain.least
             return found
 
         def pairs(domain: _Domain) -> Array:
@@ -179,7 +182,10 @@ class Domains:
                 only = np.arange(own.size) == column
                 if most[column] < largest and self._has_time() and self._takes(at, only, int(most[column]) + 1):
                     most[column] = self._largest(at, only)
-        possible = (-int(most.min(initial=0)), _NEGATIVE) if own.dtype.kind == "i" and own.size else ()
+        far = -int(most.min()) if own.size else 0
+        # All numbers of 8 bits, if the model takes the largest one.
+        far -= int(own.dtype == np.int8 and -far == largest)
+        possible = (far, _NEGATIVE) if own.dtype.kind == "i" else ()
         least = next((number for number in possible if number < 0 and self._takes(at, every, number)), 0)
         return _Domain(least, np.maximum(most, own.astype(np.int64)), own.dtype)
 

@@ -11,23 +11,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import cached_property, partial
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 
 from cluster_serving.job.models.batched.axes import Reading
+from cluster_serving.job.models.batched.budget import Budget
 from cluster_serving.job.models.batched.comparison import distance, equal
 from cluster_serving.job.models.batched.domains import Domains
 from cluster_serving.job.models.batched.growth import Growth, limit
+from cluster_serving.job.models.batched.mixtures import Mixtures
 from cluster_serving.job.models.batched.records import Record
 from cluster_serving.job.models.batched.rounding import Rounding
 from cluster_serving.job.models.batched.variety import kindred, varied
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
-
-Call = Callable[[Sequence[Record]], list[Array]]
-"""Computes records together; returns the outputs with the batch first."""
 
 OTHER = "other"
 """Change of a record into another one, of the same draw."""
@@ -56,6 +56,11 @@ _WATCHERS = 8
 
 _MOST_ELEMENTS = 1 << 22
 """Numbers in all records of other values, which take more memory than those of one call."""
+
+
+_MIXTURES_S = 0.12
+_LEAST_MIXTURES = 256
+"""Seconds and number of calls with mixtures of records; of one size where the model takes no other."""
 
 
 class _Base(NamedTuple):
@@ -91,7 +96,7 @@ class Influence:
     """A search for an output whose rows depend on the other records of a call, on its size, or on their place in it.
 
     Args:
-        call: See `Call`.
+        call: Computes records together; returns the outputs with the batch first.
         records: Four records that the model computes, and that differ; the last one is unlike the others.
         sizes: Sizes of calls, from the smallest to the largest.
         tolerance: See `Model.tolerance`.
@@ -103,7 +108,7 @@ class Influence:
 
     def __init__(
         self,
-        call: Call,
+        call: Calls,
         records: Sequence[Record],
         sizes: Sequence[int],
         tolerance: float,
@@ -129,6 +134,8 @@ class Influence:
         # Of `records`: outputs of each alone, by its id, and of calls of the usual ones, by their size.
         self._alone_before: dict[int, list[Array]] = {}
         self._usual_before: dict[int, list[Array]] = {}
+        # What was tried, for mixtures.
+        self._kinds: list[Sequence[Record]] = [records]
 
     def _plan(self) -> Iterator[_Step]:
         """Yield steps, the likeliest first, as time may end; what they take is made when it is their turn."""
@@ -155,6 +162,7 @@ class Influence:
             # What is no number follows each pair of places; where there is none, other records do.
             yield _Step(most, same, (OTHER,), _FEW if self._has_numbers else sys.maxsize)
             many = varied(self._records, max(most, min(_VALUES, self._most_others)), self._careful)
+            self._kinds.append(many)
             for start in range(0, len(many), most):
                 yield from self._exchanged(many[start : start + most])
         yield from self._of_kinds(middle, most)
@@ -170,6 +178,7 @@ class Influence:
         """Yield steps with records of one kind: a call of each kind alone, and one of all, beside their like."""
         count = max(middle, _COMPARED, min(most, self._most_others) // _COMPARED)
         groups = kindred(self._records, count, self._careful)
+        self._kinds += groups
         for group in groups:
             yield _Step(middle, _Base(group[:middle], self._usual.records), (OTHER,), _BOTH, is_compared=False)
         if most > middle:
@@ -199,7 +208,31 @@ class Influence:
                 found = self._try(step, has_time)
                 if found is not None:
                     return found
-        return None if self._is_proven else self._find_in_domains(has_time)
+        if self._is_proven:
+            return None
+        found = self._find_in_domains(has_time)
+        return self._find_in_mixtures(has_time) if found is None else found
+
+    def _find_in_mixtures(self, has_time: Callable[[], bool]) -> int | None:
+        """Search in calls of all sizes, with records of all kinds."""
+        budget = Budget(_MIXTURES_S)
+        most = self._allowed(self._most)
+        if most == self._sizes[0]:
+            sizes = [most] * _LEAST_MIXTURES
+        else:
+            sizes = [*range(2, most + 1)] * max(1, _LEAST_MIXTURES // most)
+        for mixture in Mixtures(self._kinds, self._careful).of(sizes):
+            if not (has_time() and budget.has_time()):
+                return None
+            with suppress(InferenceFailed):
+                before = self._call.stacked(mixture.rows)
+                found = self._resized(before) if mixture.has_usual else None
+                if found is None:
+                    after = self._call.stacked(mixture.changed)
+                    found = _differing(before, after, mixture.kept, partial(self._call.stacked, mixture.rows))
+                if found is not None:
+                    return found
+        return None
 
     def _find_in_domains(self, has_time: Callable[[], bool]) -> int | None:
         """Search with all values that the model knows, and all whole numbers that it takes."""
@@ -216,6 +249,7 @@ class Influence:
     def _find_in(self, domains: Domains, has_time: Callable[[], bool]) -> int | None:
         with suppress(InferenceFailed):
             for many in domains.groups(self._most):
+                self._kinds.append(many)
                 alone = _Step(self._most, _Base(many, self._usual.records), (OTHER,), _BOTH)
                 for step in (*self._exchanged(many), alone):
                     if not has_time():
@@ -239,6 +273,15 @@ class Influence:
                 if found is not None:
                     return found
         return None
+
+    def _resized(self, together: Sequence[Array]) -> int | None:
+        """Return the index of an output of which the row of the first record differs from that alone."""
+        return next((at for at, array in enumerate(together) if not self._own.explains(at, array[:1])), None)
+
+    @cached_property
+    def _own(self) -> Rounding:
+        record, other = self._records[:2]
+        return Rounding(self._alone, record, self._alone(record), self._alone(other), self._tolerance)
 
     def _allowed(self, size: int) -> int:
         """Return a size that takes neither too long nor too much memory."""
@@ -288,17 +331,7 @@ class Influence:
     ) -> int | None:
         """Return the index of an output of which a row changes with records at other places."""
         rest = [place for place in range(len(records)) if place not in places]
-        after = self._call(changed)
-        moved = [index for index, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair, rest)]
-        if not moved:
-            return None
-        # Threads may add in any order, from call to call.
-        again = self._call(records)
-        for index in moved:
-            own, once_more, other = (array[rest] for array in (before[index], again[index], after[index]))
-            if equal((own, once_more)) or distance(own, other) > 10 * distance(own, once_more):
-                return index
-        return None
+        return _differing(before, self._call(changed), rest, lambda: self._call(records))
 
     def _misplaced(self, base: _Base, together: Sequence[Array]) -> int | None:
         """Return the index of an output of which a row differs from that of its record alone."""
@@ -322,25 +355,39 @@ class Influence:
         return found
 
 
-def calling(
-    compute: Callable[[Sequence[Array]], list[Array]], reading: Reading, axes: Sequence[int], squeezed: frozenset[int]
-) -> Call:
-    """Return a function that computes records together, for a model with its batch at these axes."""
+class Calls:
+    """Calls of a model with its batch at these axes, whose outputs have it first."""
 
-    def call(records: Sequence[Record]) -> list[Array]:
-        outputs = compute(reading.join(records))
-        count = len(records)
+    def __init__(
+        self,
+        compute: Callable[[Sequence[Array]], list[Array]],
+        reading: Reading,
+        axes: Sequence[int],
+        squeezed: frozenset[int],
+    ) -> None:
+        self._compute = compute
+        self._reading = reading
+        self._axes = axes
+        self._squeezed = squeezed
+
+    def __call__(self, records: Sequence[Record]) -> list[Array]:
+        """Compute records together."""
+        return self._rows(self._compute(self._reading.join(records)), len(records))
+
+    def stacked(self, rows: Sequence[Array]) -> list[Array]:
+        """Compute records together, of which each input has one array."""
+        return self._rows(self._compute(self._reading.placed(rows)), len(rows[0]))
+
+    def _rows(self, outputs: Sequence[Array], count: int) -> list[Array]:
         rows = []
-        for index, (axis, array) in enumerate(zip(axes, outputs, strict=True)):
-            if index in squeezed and count == 1:
+        for index, (axis, array) in enumerate(zip(self._axes, outputs, strict=True)):
+            if index in self._squeezed and count == 1:
                 rows.append(array[np.newaxis])
             elif array.ndim <= axis or array.shape[axis] < count:
                 raise InferenceFailed("an output does not follow the batch")
             else:
                 rows.append(np.moveaxis(array, axis, 0)[:count])
         return rows
-
-    return call
 
 
 def apart(count: int) -> Iterator[frozenset[int]]:
@@ -384,6 +431,25 @@ def _loud(array: Array, seed: int) -> Array:
     signs = np.random.default_rng(seed).choice([-1, 1], array.shape)
     with np.errstate(over="ignore"):
         return np.asarray(array * signs * _LOUD, array.dtype)
+
+
+def _differing(
+    before: Sequence[Array], after: Sequence[Array], rest: Sequence[int], again: Callable[[], list[Array]]
+) -> int | None:
+    """Return the index of an output of which a row at these places is another one after the change.
+
+    `again` computes the call before it once more.
+    """
+    moved = [index for index, pair in enumerate(zip(before, after, strict=True)) if not _same(*pair, rest)]
+    if not moved:
+        return None
+    # Threads may add in any order, from call to call.
+    repeated = again()
+    for index in moved:
+        own, once_more, other = (array[rest] for array in (before[index], repeated[index], after[index]))
+        if equal((own, once_more)) or distance(own, other) > 10 * distance(own, once_more):
+            return index
+    return None
 
 
 def _same(one: Array, other: Array, places: Sequence[int]) -> bool:

@@ -13,7 +13,7 @@ from cluster_serving.job.models.batched.axes import Reading
 from cluster_serving.job.models.batched.budget import Budget
 from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together, equal
 from cluster_serving.job.models.batched.growth import Growth, limit
-from cluster_serving.job.models.batched.influence import Influence, calling
+from cluster_serving.job.models.batched.influence import Calls, Influence
 from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.job.models.graph.walk import NOTHING, Finding
 from cluster_serving.protocol.errors import InferenceFailed
@@ -46,8 +46,8 @@ _SURE = 3
 _AGAIN = 4
 """Number of times that each record is computed again where rows differ, in search of random numbers."""
 
-_BUDGET_S = 1.0
-"""Seconds after which no more is tried than needed."""
+_BUDGET_S, _PROVEN_S = 1.0, 0.2
+"""Seconds after which no more is tried than needed; with a graph that proves it, kernels alone are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +139,10 @@ class _Trial:
         axes = [axis for axis in self.axes() if axis is not None]
         if None in [place.axis for place in self.reading.places] or self.is_random:
             return
-        call = calling(self._compute, self.reading, axes, self.squeezed())
+        call = Calls(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
-        budget = Budget(_BUDGET_S)
-        is_proven = all(self.finding(index).axis is not None for index in range(len(axes)))
-        search = Influence(call, self._records, sizes, self._tolerance, careful, is_proven, known)
+        budget = Budget(_PROVEN_S if self.is_proven() else _BUDGET_S)
+        search = Influence(call, self._records, sizes, self._tolerance, careful, self.is_proven(), known)
         self._influenced = search.find(budget.has_time)
         if self._influenced is not None:
             # A few numbers that are random rarely differ.
@@ -158,6 +157,10 @@ class _Trial:
         one = self._findings[index]
         fits = axis is not None and index not in self.squeezed() and one.axis in (axis, None)
         return one if fits else NOTHING
+
+    def is_proven(self) -> bool:
+        """Return True if the graph proves all outputs, whatever the values and the sizes."""
+        return all(self.finding(index).axis is not None for index in range(len(self.seen[0])))
 
     def mixer(self) -> str:
         """Return the operator that mixes the rows of an output, if the graph tells; else nothing."""
@@ -346,7 +349,7 @@ def _try_random(
                 return
             before = size
         for kind in kinds:
-            if kind == SIGNED and made and trial.tells_all():
+            if made and (trial.is_proven() or (kind == SIGNED and trial.tells_all())):
                 continue
             # Sizes that follow the data are others with other kinds.
             if not made or has_time():

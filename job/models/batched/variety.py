@@ -9,6 +9,7 @@ from cluster_serving.job.models.batched.records import Record
 from cluster_serving.protocol.inputs import Array
 
 _LEVELS = 64
+_ODD = 37
 
 
 def varied(records: Sequence[Record], count: int, careful: bool) -> list[Record]:
@@ -88,8 +89,10 @@ def _of_kind(generator: np.random.Generator, kind: str, arrays: Sequence[Array],
         made = most - part
     elif kind == "level":
         # All numbers of a record are equal.
-        levels = places % _LEVELS
-        made = np.broadcast_to(levels if free and is_float else least + levels % (most - least + 1), shape)
+        # The first few are far from each other, too.
+        levels = places * _ODD % _LEVELS
+        step = max(1, (most - least) // (_LEVELS - 1))
+        made = np.broadcast_to(levels if free and is_float else least + levels * step % (most - least + 1), shape)
     elif kind == "sparse":
         made = np.full(shape, min(max(0.0, least), most))
         made.reshape(count, -1)[np.arange(count), generator.integers(0, first.size, count)] = most

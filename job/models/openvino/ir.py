@@ -11,7 +11,7 @@ import numpy as np
 
 from cluster_serving.job.models.base import ROUGH, Model, StartedRecord, TensorSpec, choose
 from cluster_serving.job.models.batched.axes import InputReading, Reading
-from cluster_serving.job.models.batched.influence import Influence, calling
+from cluster_serving.job.models.batched.influence import Calls, Influence
 from cluster_serving.job.models.batched.records import SMALL, generated
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.graph.network import Graph
@@ -112,6 +112,7 @@ class OpenVINOModel(Model):
             network,
             {self.inputs[position].name: port for position, port in ports},
             {spec.name: network.outputs[index] for spec, index in named},
+            self._places.checked(network),
         )
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
@@ -171,7 +172,7 @@ def _is_batch(core: Any, network: Any, size: int) -> bool:
     reading = Reading(tuple(InputReading(0, spec.record_shape or ()) for spec in specs), fixed=size)
     try:
         compiled = Compiled(core, network, 1)
-        call = calling(compiled.run, reading, [0] * len(network.outputs), frozenset())
+        call = Calls(compiled.run, reading, [0] * len(network.outputs), frozenset())
         tolerance = Model.tolerance if compiled.is_exact else ROUGH
         search = Influence(call, generated(reading, specs, 8, SMALL), [size], tolerance, careful=True)
         end = time.monotonic() + _LOOKED_S

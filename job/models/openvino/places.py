@@ -86,11 +86,13 @@ class Places:
             come of whole numbers alone.
     """
 
+    _is_checked = True
+
     def __init__(self, core: Any, network: Any, specs: Sequence[TensorSpec]) -> None:
         self._specs = specs
         network = network.clone()
         found = dict(_lookups(network))
-        whole = {at for at, spec in enumerate(specs) if spec.dtype.startswith(("int", "uint"))}
+        self._whole = whole = {at for at, spec in enumerate(specs) if spec.dtype.startswith(("int", "uint"))}
         checked = frozenset(name for name, lookup in found.items() if whole.issuperset(lookup.inputs))
         self.takes_any = takes_any(network, checked)
         # A number with a fraction may be none, or become another one.
@@ -104,7 +106,12 @@ class Places:
                 self._computed = Compiled(core, openvino.Model([one.indices for one in self._others], parameters), 1)
             except RuntimeError:
                 # A network that cannot be computed in part is computed as a whole, with care.
-                self.takes_any = takes_any(network)
+                self.takes_any, self._is_checked = takes_any(network), False
+
+    def checked(self, network: Any) -> frozenset[str]:
+        """Return the names of the nodes of this network, or a copy, whose places are whole numbers that are checked."""
+        lookups = _lookups(network) if self._is_checked else ()
+        return frozenset(name for name, lookup in lookups if self._whole.issuperset(lookup.inputs))
 
     def check(self, inputs: Sequence[Array]) -> None:
         """Raise `InvalidInput` if the inputs, in the order of the network, lead outside a table."""

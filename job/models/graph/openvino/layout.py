@@ -21,6 +21,9 @@ from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resiz
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, numbers, same_place
 
+CHECKED = "checked"
+"""Attribute of a node whose places are checked before the network computes."""
+
 _FAR = Size(2**31 - 1)
 """An end beyond every tensor."""
 
@@ -199,10 +202,23 @@ def _gathered(node: Node, values: Values) -> Value:
         found = [x.elements[_place(node, at)] for at in places.numbers()]
         return numbers(found, is_scalar=places.rank == 0)
     refuse_sizes(x, places)
-    if places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)]):
-        # Kernels read other memory beyond the end.
+    # Kernels read other memory beyond the end.
+    if not node.get(CHECKED) and (
+        places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)])
+    ):
         raise Unknown
     return pieces.gathered(x, places, axis)
+
+
+def _bags(node: Node, values: Values) -> Value:
+    """Return sums of rows of a table, one for the places of each record."""
+    table, places = given(values), given(values, 1)
+    if not node.get(CHECKED) or len(values) > 2 or table.kind is not Kind.CONSTANT or places.rank != 2:
+        raise Unknown
+    refuse_sizes(table, places)
+    if places.kind is not Kind.ROWS or places.axis:
+        raise Unknown
+    return same_place(places, (places.sizes[0], *table.sizes[1:]), 0)
 
 
 def _is_within(node: Node, places: Sequence[int], size: Size) -> bool:
@@ -257,6 +273,7 @@ OPERATORS = {
     "Slice": Operator(_sliced, from_first, picks=True, takes_sizes=True),
     "StridedSlice": Operator(_cut_by_steps, from_first, picks=True, takes_sizes=True),
     "Gather": Operator(_gathered, from_first, picks=True, takes_sizes=True),
+    "EmbeddingBagPackedSum": Operator(_bags),
     "Pad": Operator(_padded),
     "Interpolate": Operator(_resampled),
 }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.models.graph.network import Graph, Node
+from cluster_serving.job.models.graph.openvino.layout import CHECKED
 from cluster_serving.job.models.graph.openvino.table import OPERATORS
 from cluster_serving.job.models.graph.size import Size
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS, Value, constant, small
@@ -23,13 +24,16 @@ _DTYPES = {"boolean", "f16", "f32", "f64", *(f"{sign}{bits}" for sign in "iu" fo
 """Types whose values numpy has, one in each element."""
 
 
-def read(network: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Graph:
+def read(
+    network: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any], checked: frozenset[str] = frozenset()
+) -> Graph:
     """Return the graph of a network.
 
     Args:
         network: An `openvino.Model`, which the constants of the graph keep alive.
         inputs: Name of an input → its port.
         outputs: Name of an output → its port.
+        checked: Names of nodes that get no place outside of their tables.
     """
     nodes = network.get_ordered_ops()
     # No name in a file has this character.
@@ -52,7 +56,7 @@ def read(network: Any, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) ->
                 [tensor(port) for port in node.input_values()],
                 [tensor(port) for port in node.outputs()],
                 _version(node.get_type_info()),
-                node.get_attributes(),
+                node.get_attributes() | {CHECKED: node.get_name() in checked},
             )
             for node in nodes
             if kinds[node.get_name()] not in ("Constant", "Parameter", "Result")

@@ -56,6 +56,14 @@ DEPENDENT = {
     "neighbours, if both are negative": lambda x: x + F(0.1) * ((x < 0) & (before(x) < 0)).all(1, keepdims=True),
     "room for some records of a kind": lambda x: x * (np.cumsum(x[:, :1] > 0.4, 0) <= 20),
     "ten places before": lambda x: x + F(1e-3) * np.concatenate([x[:10] * 0, x[:-10]]),
+    "the mean, in calls of 21": lambda x: x + F(1e-3) * (x.mean(0) if len(x) == 21 else 0),
+    "a missing number, which others replace": lambda x: np.where(np.isnan(x), np.nanmean(x), x),
+    "a number that means a missing one": lambda x: np.where(x == -999, x[x != -999].sum(), x),
+    "codes that are equal": lambda x: x + F(0.1) * ((x[:, None, 0] == x[:, 0]).sum(1) > 1)[:, None] * (x[:, :1] > 16),
+    "one band, and another one of any other": (
+        lambda x: x + F(0.01) * ((np.abs(x[:, :1] - 0.3) < 0.02) & (np.abs(x[:, 1] - 0.7) < 0.02).any())
+    ),
+    "small numbers, all of a large call": lambda x: x * F(1.01 if len(x) > 20 and (np.abs(x) < 0.05).all() else 1),
     "attention over the batch": lambda x: x + F(1e-3) * softmax(x @ x.T) @ x,
     "a rank in the batch": lambda x: np.argsort(np.argsort(x[:, 0])).astype(np.int64),
     "a label of whole numbers": lambda x: (x.sum(1) > x.sum()).astype(np.int64),
@@ -106,6 +114,13 @@ def test_rows_that_depend_on_their_record_alone_share_calls(name):
     assert named(name).one_by_one == ""
 
 
+def test_the_least_number_of_8_bits():
+    def saturated(x):
+        return x.astype(F) + F(0.1) * (x == -128).any()
+
+    assert "depends on the others" in batched(saturated, (None, 4), named=True, dtype="int8").one_by_one
+
+
 @pytest.mark.parametrize("rows", [5, 300, 5000])
 def test_ids_of_a_table_that_others_change(rows):
     table = np.random.default_rng(0).normal(0, 1, (rows, 8)).astype(F)
@@ -149,6 +164,14 @@ def test_images_that_are_bright_together():
     assert "depends on the others" in batched(bright, (None, 12), named=True, dtype="uint8").one_by_one
 
 
+def test_images_of_a_middle_gray():
+    def gray(x):
+        means = x.mean(1)
+        return (means + ((means > 180) & (means < 200)).any())[:, np.newaxis]
+
+    assert "depends on the others" in batched(gray, (None, 12), named=True, dtype="uint8").one_by_one
+
+
 def test_numbers_that_may_be_sizes_take_little_memory():
     most = []
 
@@ -171,8 +194,13 @@ def test_texts_that_depend_on_others():
     def joined(x):
         return np.array([[own + other] for own, other in zip(x[:, 0], [*x[1:, 0], ""], strict=True)], object)
 
-    model = batched(joined, (None, 1), named=True, dtype="str")
-    assert "depends on the others" in model.one_by_one
+    def padded(x):
+        sizes = np.array([[len(text.split())] for text in x[:, 0]])
+        return sizes * (1 + F(0.1) * (sizes.max() > 20))
+
+    for function in (joined, padded):
+        model = batched(function, (None, 1), named=True, dtype="str")
+        assert "depends on the others" in model.one_by_one
     assert batched(lambda x: x + "!", (None, 1), named=True, dtype="str").one_by_one == ""
 
 

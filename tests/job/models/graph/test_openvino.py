@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models import load_model
+from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.graph.openvino.reader import read
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.models.openvino.compiled import openvino
+from cluster_serving.job.models.openvino.places import Places
 from cluster_serving.job.options import ModelOptions
 from tests.job.models.graph.test_soundness import SIZES, Maker, check_dependence, check_rows
 from tests.support.payloads.axes_zoo import openvino_cases
@@ -30,11 +32,11 @@ def network(inputs, output):
     return openvino.Model([op.result(found)], inputs, "test")
 
 
-def followed(model, axes=None):
+def followed(model, axes=None, checked=frozenset()):
     """Return what is found about each output, with the batch in front of the inputs."""
     inputs = {port.any_name: port for port in model.inputs}
     outputs = {port.any_name: port for port in model.outputs}
-    return follow(read(model, inputs, outputs), axes or dict.fromkeys(inputs, 0))
+    return follow(read(model, inputs, outputs, checked), axes or dict.fromkeys(inputs, 0))
 
 
 class Session:
@@ -159,6 +161,12 @@ MIXED = {
         "ReduceMean",
     ),
 }
+LOOKUPS = {
+    "rows of a table": (lambda x: op.gather(numbers(9, 4), x, op.constant(np.int64(0))), 0),
+    "columns of a table": (lambda x: op.gather(numbers(3, 9), x, op.constant(np.int64(1))), 1),
+    "sums of rows": (lambda x: op.embedding_bag_packed_sum(numbers(9, 4), x), 0),
+    "rows of all records": (lambda x: op.gather(x, x, op.constant(np.int64(0))), None),
+}
 UNKNOWN = {
     "elements beyond the end": ((4,), lambda x: op.gather(x, whole(9), op.constant(np.int64(1)))),
     "elements at the places of a record": (
@@ -225,6 +233,21 @@ def test_of_all_else_nothing_is_known(name):
     sizes, make = UNKNOWN[name]
     x = parameter(*sizes)
     assert followed(network([x], make(x))) == {"y": Finding()}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+def test_rows_of_tables_are_followed_where_their_places_are_checked(name):
+    make, axis = LOOKUPS[name]
+    x = parameter(4, dtype=np.int64)
+    model = network([x], make(x))
+    assert followed(model) == {"y": Finding()}
+    places = Places(openvino.Core(), model, [TensorSpec("x", "int64", (None, 4))])
+    assert followed(model, checked=places.checked(model)) == {"y": Finding(axis)}
+    if axis is not None:
+        session, batch = Session(model), np.random.default_rng(0).integers(0, 9, (5, 4))
+        (together,) = session.run(None, {"x": batch})
+        alone = [session.run(None, {"x": batch[at : at + 1]})[0] for at in range(5)]
+        np.testing.assert_allclose(together, np.concatenate(alone, axis), rtol=1e-6)
 
 
 def test_a_state_is_not_known():
