@@ -29,7 +29,7 @@ async def stats(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list[Jo
 
 
 async def readings(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list[Reading]:
-    """Return what Redis knows of the figures of the jobs of these models.
+    """Return what Redis knows of the figures of the jobs of these models, and of the jobs that serve several of them.
 
     A job whose keys it refuses is missing, as where this front end has not all rights; the log says so.
     """
@@ -39,7 +39,7 @@ async def readings(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list
         for command in questions(job, canaries.get(job, ())):
             pipeline.execute_command(*command)
 
-    jobs = list(dict.fromkeys(model.job for model in models))
+    jobs = list(dict.fromkeys(job for model in models for job in (model.job, model.host) if job))
     answers = await dispatch.ask(jobs, ask)
     found = []
     for job, answer in zip(jobs, answers, strict=True):

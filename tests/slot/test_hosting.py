@@ -29,6 +29,17 @@ ADDS_ONE = """
             return {"y": batch["x"] + 1}
     """
 
+READS_JSON = """
+    import json
+
+    class Handler:
+        inputs = {"text": "str"}
+        outputs = {"y": "float32"}
+
+        def predict(self, batch):
+            return {"y": [json.loads(text) for text in batch["text"]]}
+    """
+
 
 def put(root, name, save, config=""):
     """Save a model in a subfolder of the repository, with a configuration of its own."""
@@ -47,6 +58,7 @@ def port(redis_server, tmp_path_factory):
     put(root, "ranked", lambda folder: model_zoo.save_openvino_product(folder, 1), "postProcessing: topN(2)")
     put(root, "gathers", lambda folder: write(folder, ADDS_ONE), "greedyBatching: false\nbatchTimeout: 20")
     put(root, "picky", lambda folder: write(folder, NO_NEGATIVES))
+    put(root, "chatty", lambda folder: write(folder, READS_JSON))
     put(root, "slow", sleeper.write_to, "maxBatchSize: 1\nrequestDeadline: 60000")
     put(root, "reader", texts.save_reader, "pooling: mean")
     put(root, "broken", lambda folder: (folder / "model.onnx").write_bytes(b"no model"))
@@ -147,7 +159,7 @@ def test_requests_that_nothing_can_compute_are_answered_with_the_reason(ask, fro
         ask("broken", x=ROW)
     with pytest.raises(ModelError, match="foreign/config.yaml, line 1: redisUrl belongs to the job"):
         ask("foreign", x=ROW)
-    with pytest.raises(InvalidInput, match="the job shop serves several models; name one of them: double, "):
+    with pytest.raises(InvalidInput, match="the job shop serves several models; name one of them: chatty, double, "):
         ask("shop", x=ROW)
     with pytest.raises(InvalidInput, match="the model expects x: float32"):
         ask("double", x=np.zeros(3, "f4"))
@@ -197,3 +209,24 @@ def test_what_redis_has_lost_is_written_again(ask, db):
     wait_until(lambda: db.exists(JobKeys("shop").models), 30)
     np.testing.assert_array_equal(ask("double", x=ROW), ROW * 2)
     assert db.sismember(JOBS_KEY, "shop") and not db.sismember(JOBS_KEY, "double")
+
+
+def test_metrics_have_series_of_each_model_and_those_of_the_process_under_the_name_of_the_job(ask, front):
+    np.testing.assert_array_equal(ask("double", x=ROW), ROW * 2)
+
+    def values(name):
+        text = front.get("/metrics", headers={"Accept": "text/plain"}).text
+        lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith(f"cluster_serving_{name}{{")]
+        return {labels.partition('serving_job="')[2].partition('"')[0]: float(value) for labels, _, value in lines}
+
+    wait_until(lambda: values("process_memory_bytes").get("shop"), 30)
+    assert set(values("process_memory_bytes")) == {"shop"}
+    wait_until(lambda: values("records_answered_total").get("double"), 30)
+    assert {"double", "broken", "shop"} <= set(values("queue_length"))
+
+
+def test_probes_do_not_ask_again_a_model_that_fails_on_zeros(front, db):
+    """In the order of their names, the first model is one that fails on an empty text."""
+    wait_until(lambda: front.get("/health/ready").status_code == 200, 30)
+    wait_until(lambda: int(db.get(JobKeys("double").answered) or 0), 30)
+    assert db.xlen(JobKeys("chatty").dead_letters) == 1
