@@ -139,13 +139,13 @@ class Health:
                 state.problem = "no slot has loaded it"
                 return
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
-            await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
+            fields = await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
+            state.refusing |= {model.name} if b"error" in fields else set()
         except _UNANSWERED as error:
             # A client may have been answered in the meantime.
             if time.monotonic() - state.answered_at > self._interval:
                 state.problem = f"no answer from its job: {error}"
         except ServingError as error:
-            state.refusing.add(model.name)
             if error.code == "QUEUE_FULL":
                 state.problem = str(error)
         else:
