@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-import psutil
 import typer
 
 from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.suite import models
-from cluster_serving.bench.suite.stack import HOME, Stack, free_port
+from cluster_serving.bench.suite.stack import Stack, commands_cpu, free_port
 from cluster_serving.client import InputQueue
 
 Figures = dict[str, float]
@@ -58,37 +55,15 @@ class Build:
 
     def command(self, name: str, *arguments: str) -> float:
         """Run a command. Return its CPU seconds, with those of its children."""
-        before = _children()
+        before = commands_cpu()
         self.stack.command(name, "job-1", *arguments)
-        return _children() - before
-
-    def cpu(self) -> float:
-        """Return the CPU seconds so far of all processes that the commands have left running."""
-        return self._sum(lambda process: sum(process.cpu_times()[:4]))
-
-    def memory(self) -> float:
-        """Return the bytes of all processes, where a page that n of them share counts as a nth in each."""
-        return self._sum(lambda process: process.memory_full_info().pss)
+        return commands_cpu() - before
 
     def _costs(self, action: Callable[[], object]) -> Figures:
-        before, children, started = self.cpu(), _children(), time.perf_counter()
+        before, started = self.stack.cpu() + commands_cpu(), time.perf_counter()
         action()
         passed = time.perf_counter() - started
-        return {"cpu_s": self.cpu() - before + _children() - children, "s": passed}
-
-    def _sum(self, figure: Callable[[psutil.Process], float]) -> float:
-        """Return the sum over the processes that the commands have started, which inherit the folder of their state."""
-        total, home = 0.0, str(self.stack.home)
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                if process.environ().get(HOME) == home:
-                    total += figure(process)
-        return total
-
-
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+        return {"cpu_s": self.stack.cpu() + commands_cpu() - before, "s": passed}
 
 
 def commands(build: Build) -> Figures:
@@ -120,13 +95,11 @@ def idle(build: Build) -> Figures:
 
     def cores() -> float:
         time.sleep(_SETTLE_S)
-        before, started = build.cpu(), time.perf_counter()
-        time.sleep(_IDLE_S)
-        return (build.cpu() - before) / (time.perf_counter() - started)
+        return build.stack.share(_IDLE_S)
 
     build.start("job-1", "--http")
     one = cores()
-    memory = build.memory()
+    memory = build.stack.memory()
     for number in range(2, _JOBS + 1):
         build.start(f"job-{number}")
     return {"1 job, cores": one, "1 job, MB": memory / 1e6, f"{_JOBS} jobs, cores": cores()}

@@ -5,10 +5,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 import typer
 
+from cluster_serving.bench.suite.repository import BARS
 from cluster_serving.bench.suite.rows import ROWS
 from cluster_serving.bench.suite.session import middle
 
@@ -137,6 +139,14 @@ def _start(row: Mapping[str, Any]) -> str:
     return table("command, s|first answer, s", [(t["command_s"], t["first_answer_s"]) for t in row["times"]])
 
 
+def _repository(row: Mapping[str, Any]) -> str:
+    lines = [
+        [name, f"{median(each['fifty']):,.4g}", f"{median(each['one']):,.4g}", _spread(each["ratio"]), BARS[name]]
+        for name, each in row["figures"].items()
+    ]
+    return table("|fifty models|one model|ratio (spread)|wanted", lines)
+
+
 def _steady(row: Mapping[str, Any], timed: bool) -> str:
     """Return the table of a steady load with a change; `timed` if the change has a duration."""
 
@@ -190,6 +200,7 @@ _TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "scaling": _scaling,
     "backlog": _backlog,
     "start": _start,
+    "repository": _repository,
     "update": partial(_steady, timed=True),
     "machine_dies": partial(_steady, timed=False),
     "pieces": _pieces,

@@ -19,6 +19,7 @@ import numpy as np
 SLEEP_MS = 50
 
 _VOCABULARY = 30_000
+_WIDTHS = (64, 64, 10)
 
 
 def ensure(folder: Path, name: str) -> Path:
@@ -53,18 +54,67 @@ def handled(model: Path) -> Path:
     return folder
 
 
-def save_mlp(folder: Path) -> None:
+def save_mlp(folder: Path, seed: int = 0) -> None:
     """Save a model `x` float32 [?, 64] → `y` float32 [?, 10] with two hidden layers of 64."""
     from openvino import Model
     from openvino import opset13 as ops
 
-    random = np.random.default_rng(0)
     x = value = ops.parameter([-1, 64], np.float32, name="x")
-    for width in (64, 64, 10):
-        matrix = random.normal(0, 64**-0.5, (64, width)).astype(np.float32)
+    for matrix in _perceptron(seed):
         value = ops.matmul(value, ops.constant(matrix), False, False)
-        value = ops.relu(value) if width == 64 else value
+        value = ops.relu(value) if matrix.shape[1] == 64 else value
     _save(folder, Model([value], [x], "bench"))
+
+
+def save_repository(folder: Path, count: int = 50) -> None:
+    """Save small models in subfolders: perceptrons as OpenVINO and ONNX files, and XGBoost trees, in turns.
+
+    Each takes `x` float32 [?, 64]. The first is `onnx-00`.
+    """
+    saves = {"onnx": save_onnx_mlp, "openvino": save_mlp, "xgboost": save_trees}
+    for number in range(count):
+        kind = [*saves][number % len(saves)]
+        saves[kind](folder / f"{kind}-{number:02}", number)
+
+
+def save_onnx_mlp(folder: Path, seed: int = 0) -> None:
+    """Save the perceptron of `save_mlp` as an ONNX file."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    nodes, weights, value = [], [], "x"
+    for number, matrix in enumerate(_perceptron(seed)):
+        weights.append(numpy_helper.from_array(matrix, f"w{number}"))
+        last = number == len(_WIDTHS) - 1
+        nodes.append(helper.make_node("MatMul", [value, f"w{number}"], ["y" if last else f"m{number}"]))
+        if not last:
+            value = f"r{number}"
+            nodes.append(helper.make_node("Relu", [f"m{number}"], [value]))
+    x, y = (
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", size])
+        for name, size in (("x", 64), ("y", 10))
+    )
+    graph = helper.make_graph(nodes, "bench", [x], [y], weights)
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save_model(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), str(folder / "model.onnx")
+    )
+
+
+def save_trees(folder: Path, seed: int = 0) -> None:
+    """Save 100 XGBoost trees: `x` float32 [?, 64] → one of three classes."""
+    import xgboost
+
+    random = np.random.default_rng(seed)
+    rows, classes = random.normal(size=(600, 64)), random.integers(0, 3, 600)
+    folder.mkdir(parents=True, exist_ok=True)
+    model = xgboost.XGBClassifier(n_estimators=100, max_depth=4, n_jobs=1).fit(rows, classes)
+    model.save_model(folder / "model.json")
+
+
+def _perceptron(seed: int) -> list[Any]:
+    random = np.random.default_rng(seed)
+    return [random.normal(0, 64**-0.5, (64, width)).astype(np.float32) for width in _WIDTHS]
 
 
 def save_noop(folder: Path) -> None:
@@ -160,6 +210,7 @@ def main(folder: Path, name: str) -> None:
     saves: dict[str, Callable[[Path], None]] = {
         "mlp": save_mlp,
         "noop": save_noop,
+        "repository": save_repository,
         "mobilenet": save_network,
         "mobilenet-2": partial(save_network, version=2),
         # It computes several times as long for an image, so the server's own work is a smaller share.

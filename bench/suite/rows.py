@@ -21,6 +21,7 @@ from cluster_serving.bench.suite import models, pieces
 from cluster_serving.bench.suite.files import beside, files, flink
 from cluster_serving.bench.suite.grpc_target import over_grpc
 from cluster_serving.bench.suite.peers import PEERS, SOURCES, Work
+from cluster_serving.bench.suite.repository import repository
 from cluster_serving.bench.suite.session import BenchSession, Measurement, Run
 from cluster_serving.bench.suite.stack import AS_INSTALLED, Stack
 from cluster_serving.bench.suite.steady import SteadyRuns
@@ -442,6 +443,7 @@ ROWS = {
     "scaling": Row("Scaling over task slots, with a model that sleeps 50 ms", scaling, "scaling"),
     "backlog": Row("A long queue", backlog, "backlog"),
     "start": Row("From a stopped machine to the first answer", start, "start"),
+    "repository": Row("Fifty small models in one job, against a job of one", repository, "repository"),
     "update": Row("A new version of the model under load, 8 in flight", update, "update"),
     "machine_dies": Row("One of two machines dies under load, 8 in flight", machine_dies, "machine_dies"),
     "handler": Row("A handler that passes small vectors on, 512 in flight", partial(handler, kind="vector")),

@@ -52,6 +52,8 @@ class BenchSettings:
         file_rows: Rows of a file.
         file_images: Images of a folder.
         flink_rows: Vectors of a Flink job.
+        waiting: Requests that wait for a folder of models.
+        idle: Seconds for which a job is watched that nobody asks.
     """
 
     rounds: int = 3
@@ -67,6 +69,8 @@ class BenchSettings:
     file_rows: int = 1_000_000
     file_images: int = 4_000
     flink_rows: int = 200_000
+    waiting: int = 40_000
+    idle: float = 30.0
 
     @classmethod
     def quick(cls, peers: tuple[str, ...]) -> BenchSettings:
@@ -74,7 +78,7 @@ class BenchSettings:
         return cls(
             rounds=1, warm_up=0.5, window=0.5, most_windows=3, peers=peers, request_counts=(1, 100, 1_000),
             payload_bytes=(100, 100_000), clients=(1, 8), slots=((1, 2), (2, 2)), backlog=2_000,
-            file_rows=20_000, file_images=64, flink_rows=20_000,
+            file_rows=20_000, file_images=64, flink_rows=20_000, waiting=2_000, idle=5.0,
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,30 @@ class Stack:
             # Until the slots have told that they are alive, the front end answers 503.
             time.sleep(_REPORT_S)
 
+    def cpu(self) -> float:
+        """Return the CPU seconds so far of all processes that the commands have left running."""
+        return sum(self._figures(lambda process: sum(process.cpu_times()[:4])).values())
+
+    def memory(self) -> float:
+        """Return the bytes of all processes, where a page that n of them share counts as a nth in each."""
+        return sum(self._figures(lambda process: process.memory_full_info().pss).values())
+
+    def share(self, seconds: float) -> float:
+        """Return the cores that the processes use for some seconds, without those that end meanwhile."""
+        before, started = self._figures(lambda process: sum(process.cpu_times()[:2])), time.perf_counter()
+        time.sleep(seconds)
+        after, passed = self._figures(lambda process: sum(process.cpu_times()[:2])), time.perf_counter() - started
+        return sum(after[pid] - before[pid] for pid in after.keys() & before.keys()) / passed
+
+    def _figures(self, figure: Callable[[psutil.Process], float]) -> dict[int, float]:
+        """Return a figure of each process that the commands have started, which inherit the folder of their state."""
+        figures = {}
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get(HOME) == str(self.home):
+                    figures[process.pid] = figure(process)
+        return figures
+
     def _configure(self, job: str, model: Path, settings: dict[str, Any]) -> None:
         folder = self.folder / job
         folder.mkdir(exist_ok=True)
@@ -218,6 +243,12 @@ def run(command: Sequence[str | Path], timeout: float = _PROGRAM_TIMEOUT, **opti
     if done.returncode:
         raise Unavailable(f"{name} ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-500:]}")
     return str(done.stdout)
+
+
+def commands_cpu() -> float:
+    """Return the CPU seconds of all commands that this process has run so far, and waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _exit(*_: object) -> None:

@@ -45,7 +45,7 @@ class _Monitoring:
         reached = False
         # Without Redis nothing is known of the jobs, but the other metrics are still wanted.
         with suppress(ServingError):
-            jobs = await readings(front.dispatch, await registry.versions())
+            jobs = await readings(front.dispatch, await registry.versions(), hosts=True)
             reached = True
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
         text = as_text(await front.total_metrics(), ready, jobs)

@@ -28,8 +28,8 @@ async def stats(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list[Jo
     return [JobStats.read(next(answers[model.job])) for model in models]
 
 
-async def readings(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list[Reading]:
-    """Return what Redis knows of the figures of the jobs of these models.
+async def readings(dispatch: Dispatch, models: Sequence[PublishedModel], hosts: bool = False) -> list[Reading]:
+    """Return what Redis knows of the figures of the jobs of these models; with `hosts`, also of jobs of several.
 
     A job whose keys it refuses is missing, as where this front end has not all rights; the log says so.
     """
@@ -39,7 +39,7 @@ async def readings(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list
         for command in questions(job, canaries.get(job, ())):
             pipeline.execute_command(*command)
 
-    jobs = list(dict.fromkeys(model.job for model in models))
+    jobs = list(dict.fromkeys(job for model in models for job in (model.job, hosts and model.host) if job))
     answers = await dispatch.ask(jobs, ask)
     found = []
     for job, answer in zip(jobs, answers, strict=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,12 +33,14 @@ class State:
         asked_at: Time of the last question about its health, on the same clock.
         problem: Reason why it is not ready; empty if it is.
         watcher: Task that sends the probes.
+        refusing: Models that have refused the zeros of a probe, maybe with a dead letter; others are asked first.
     """
 
     answered_at: float = 0.0
     asked_at: float = 0.0
     problem: str = "it has not answered yet"
     watcher: asyncio.Task[None] | None = None
+    refusing: set[str] = field(default_factory=set)
 
 
 class Health:
@@ -131,18 +133,19 @@ class Health:
         if time.monotonic() - state.answered_at < self._interval:
             return
         try:
-            model = await self._registry.of_job(job)
+            models = await self._registry.of_job(job)
+            model = next((each for each in models if each.loaded and each.name not in state.refusing), models[0])
             if (report := model.loaded) is None:
                 state.problem = "no slot has loaded it"
                 return
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
-            await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
+            fields = await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
+            state.refusing |= {model.name} if b"error" in fields else set()
         except _UNANSWERED as error:
             # A client may have been answered in the meantime.
             if time.monotonic() - state.answered_at > self._interval:
                 state.problem = f"no answer from its job: {error}"
         except ServingError as error:
-            # A model that refuses zeros is alive too.
             if error.code == "QUEUE_FULL":
                 state.problem = str(error)
         else:

@@ -233,12 +233,11 @@ class ModelRegistry:
         knows = any(report.version == version for report in model.reports)
         return replace(model, asked=version) if knows else model
 
-    async def of_job(self, job: str) -> PublishedModel:
-        """Return the model that a job serves; of several, one that is loaded, if there is one."""
+    async def of_job(self, job: str) -> list[PublishedModel]:
+        """Return the models that a job serves; those that are loaded are the first."""
         await self.latest()
-        found = [model for model in self._models.values() if job in (model.job, model.host)]
-        if found:
-            return next((model for model in found if model.loaded), found[0])
+        if found := [model for model in self._models.values() if job in (model.job, model.host)]:
+            return sorted(found, key=lambda model: model.loaded is None)
         raise ModelNotFound(f"there is no job {job!r}")
 
     def forget(self) -> None:

@@ -129,9 +129,10 @@ class HostingSink(SelfClosing, FlatMapFunction):
         self._stages = stages
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connections are made when a model is first asked."""
+        """Connections of a model are made when it is first asked; that of the job writes figures of the process."""
         self._table = _table(self._options, runtime_context)
         self._metrics = OncePerName(runtime_context.get_metrics_group())
+        self.close_with(Answering(self._options.redis, self._stages, self._table.shared, self._metrics).close)
         self._requests = self._metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
         self._answering: dict[str, Answering] = {}

@@ -13,6 +13,7 @@ from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.computing import Computing
+from cluster_serving.job.hosting.threads import fitted
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.parts import Parts
@@ -43,7 +44,7 @@ class HostedModel:
         # Counts live for as long as one of the parts of a slot holds them.
         self.shared = SharedSlot.of(options.redis.name, index)
         self._watch = Watch(self.shared.counts)
-        self._predictor = Predictor.of(options.in_slot(index), secret, self.shared.counts, self._watch)
+        self._predictor = Predictor.of(fitted(options).in_slot(index), secret, self.shared.counts, self._watch)
         self._predictor.send_pieces(PieceWriter(client, options.redis))
         self._computing = Computing(options, self._predictor, client, metrics)
         self._reported = self._predictor.learned

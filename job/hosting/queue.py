@@ -131,14 +131,14 @@ class ModelQueue:
         for stage in self._stages:
             stage.begin()
         if entries:
+            if self._is_full and len(entries) < self._size and not self._reader.recovering:
+                # The read of all models that are seldom asked takes one request of each.
+                entries += self._read(self._size - len(entries))
             entries = self._admitted(entries)
         elif self._reader.recovering:
             entries = self._recovery.next(0)
         else:
-            room = min(self._size, max(1, self.flow.limit - self.flow.unanswered))
-            entries = self._reader.read(room, None)
-            self._is_full = len(entries) >= room
-            entries = self._admitted(entries)
+            entries = self._admitted(self._read(self._size))
         if entries:
             self.flow.announce(len(entries))
         return entries
@@ -156,6 +156,12 @@ class ModelQueue:
         with ExitStack() as closing:
             for stage in reversed(self._stages):
                 closing.callback(stage.close)
+
+    def _read(self, count: int) -> list[Entry]:
+        room = min(count, max(1, self.flow.limit - self.flow.unanswered))
+        entries = self._reader.read(room, None)
+        self._is_full = len(entries) >= room
+        return entries
 
     def _admitted(self, entries: list[Entry]) -> list[Entry]:
         for stage in self._stages:

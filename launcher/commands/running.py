@@ -17,6 +17,7 @@ from cluster_serving.launcher.commands.arguments import (
     logged_config,
     named,
 )
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import lifecycle, model_files
 from cluster_serving.launcher.services import controller, front_end
@@ -88,6 +89,6 @@ def start_front_end(config: Config, config_path: Path, again: bool = False) -> N
     """Start the front end, or start it `again`, and print its addresses."""
     with Progress():
         url = front_end.ensure(config, config_path, again)
-    console.print(f"    HTTP  {url}/predict")
+    console.print(f"    HTTP  {url}{'/models/NAME' if repository.find(config) else ''}/predict")
     console.print(f"    page  {url}/ui")
     console.print(f"     API  {url}/docs")

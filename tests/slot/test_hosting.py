@@ -1,7 +1,9 @@
 """Several models in one job: each answers under its own name, and harms no other one."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import httpx
 import numpy as np
 import pytest
@@ -9,9 +11,12 @@ import pytest
 from cluster_serving.client import DeadlineExceeded, InferenceFailed, InputQueue, InvalidInput, ModelError, OutputQueue
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.frontend import arguments
+from cluster_serving.frontend.proto import inference
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, JobKeys
 from tests.support.fixtures import sleeper
 from tests.support.fixtures.front_end import Running
+from tests.support.fixtures.generating import PARROT
+from tests.support.fixtures.grpc_calls import caller, typed
 from tests.support.fixtures.handled import NO_NEGATIVES, write
 from tests.support.fixtures.running_slot import RunningJob
 from tests.support.fixtures.sleeper import seconds
@@ -27,6 +32,17 @@ ADDS_ONE = """
 
         def predict(self, batch):
             return {"y": batch["x"] + 1}
+    """
+
+READS_JSON = """
+    import json
+
+    class Handler:
+        inputs = {"text": "str"}
+        outputs = {"y": "float32"}
+
+        def predict(self, batch):
+            return {"y": [json.loads(text) for text in batch["text"]]}
     """
 
 
@@ -47,6 +63,8 @@ def port(redis_server, tmp_path_factory):
     put(root, "ranked", lambda folder: model_zoo.save_openvino_product(folder, 1), "postProcessing: topN(2)")
     put(root, "gathers", lambda folder: write(folder, ADDS_ONE), "greedyBatching: false\nbatchTimeout: 20")
     put(root, "picky", lambda folder: write(folder, NO_NEGATIVES))
+    put(root, "chatty", lambda folder: write(folder, READS_JSON))
+    put(root, "parrot", lambda folder: write(folder, PARROT))
     put(root, "slow", sleeper.write_to, "maxBatchSize: 1\nrequestDeadline: 60000")
     put(root, "reader", texts.save_reader, "pooling: mean")
     put(root, "broken", lambda folder: (folder / "model.onnx").write_bytes(b"no model"))
@@ -65,13 +83,19 @@ def port(redis_server, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def front(port):
-    """A client of a front end of all jobs, as `cluster-serving-start --http` starts it."""
+def front_end(port):
+    """A front end of all jobs, as `cluster-serving-start --http` starts it."""
     options = [f"--redisUrl=redis://127.0.0.1:{port}", "--redisInputQueue=shop", "--port=0", "--grpcPort=0"]
     front_end = Running(arguments.read(options, {}))
+    yield front_end
+    front_end.stop()
+
+
+@pytest.fixture(scope="module")
+def front(front_end):
+    """A client of the front end."""
     with httpx.Client(base_url=front_end.url, timeout=60) as client:
         yield client
-    front_end.stop()
 
 
 @pytest.fixture
@@ -147,7 +171,7 @@ def test_requests_that_nothing_can_compute_are_answered_with_the_reason(ask, fro
         ask("broken", x=ROW)
     with pytest.raises(ModelError, match="foreign/config.yaml, line 1: redisUrl belongs to the job"):
         ask("foreign", x=ROW)
-    with pytest.raises(InvalidInput, match="the job shop serves several models; name one of them: double, "):
+    with pytest.raises(InvalidInput, match="the job shop serves several models; name one of them: chatty, double, "):
         ask("shop", x=ROW)
     with pytest.raises(InvalidInput, match="the model expects x: float32"):
         ask("double", x=np.zeros(3, "f4"))
@@ -168,6 +192,30 @@ def test_http_asks_each_model_by_its_name(front):
         assert answer["outputs"][0]["data"] == (ROW * factor).tolist()
         row = front.post(f"/v1/models/{name}:predict", json={"instances": [ROW.tolist()]}).json()
         assert row["predictions"] == [(ROW * factor).tolist()]
+
+
+def test_every_protocol_asks_a_model_by_its_name(front, front_end):
+    with grpc.insecure_channel(front_end.grpc) as channel:
+        call = caller(channel, "inference.GRPCInferenceService")
+        request = typed("FP32", "fp32_contents", ROW.tolist(), (1, 4))
+        request.model_name = "triple"
+        answer = call("ModelInfer", request, inference.ModelInferResponse)
+        assert list(answer.outputs[0].contents.fp32_contents) == (ROW * 3).tolist()
+        request.model_name = "shop"
+        with pytest.raises(grpc.RpcError, match="there is no model 'shop', but a job that serves several"):
+            call("ModelInfer", request, inference.ModelInferResponse)
+    listed = [each["id"] for each in front.get("/v1/models").json()["data"]]
+    assert {"double", "parrot", "reader"} <= set(listed) and "shop" not in listed
+    prompt = {"model": "parrot", "prompt": "one two", "max_tokens": 5}
+    assert front.post("/v1/completions", json=prompt).json()["choices"][0]["text"] == "one two "
+    events = front.post("/v1/completions", json=prompt | {"stream": True}).text
+    assert [json.loads(line[6:])["choices"][0]["text"] for line in events.split("\n\n")[:2]] == ["one ", "two "]
+    embedded = front.post("/v1/embeddings", json={"model": "reader", "input": "the cat sat"}).json()
+    np.testing.assert_allclose(embedded["data"][0]["embedding"], texts.tokens("the cat sat")[0].mean(axis=0), atol=1e-5)
+    queued = front.post("/v1/requests", json={"model": "half", "instances": [{"x": ROW.tolist()}]}).json()["id"]
+    found = front.get(f"/v1/requests/{queued}", params={"wait": 30}).json()
+    assert found["predictions"][0]["value"] == (ROW / 2).tolist()
+    assert "/models/double/predict" in front.get("/models/double/openapi.json").json()["paths"]
 
 
 def test_readiness_is_that_of_each_model_and_a_broken_one_does_not_count(front, db):
@@ -197,3 +245,30 @@ def test_what_redis_has_lost_is_written_again(ask, db):
     wait_until(lambda: db.exists(JobKeys("shop").models), 30)
     np.testing.assert_array_equal(ask("double", x=ROW), ROW * 2)
     assert db.sismember(JOBS_KEY, "shop") and not db.sismember(JOBS_KEY, "double")
+
+
+def test_metrics_have_series_of_each_model_and_those_of_the_process_under_the_name_of_the_job(ask, front):
+    np.testing.assert_array_equal(ask("double", x=ROW), ROW * 2)
+
+    def values(name):
+        text = front.get("/metrics", headers={"Accept": "text/plain"}).text
+        lines = [line.rpartition(" ") for line in text.splitlines() if line.startswith(f"cluster_serving_{name}{{")]
+        return {labels.partition('serving_job="')[2].partition('"')[0]: float(value) for labels, _, value in lines}
+
+    wait_until(lambda: values("process_memory_bytes").get("shop"), 30)
+    assert set(values("process_memory_bytes")) == {"shop"}
+    wait_until(lambda: values("records_answered_total").get("double"), 30)
+    assert {"double", "broken", "shop"} <= set(values("queue_length"))
+
+
+def test_probes_do_not_ask_again_a_model_that_fails_on_zeros(front, db):
+    """In the order of their names, the first model is one that fails on an empty text."""
+
+    def asked():
+        return int(db.get(JobKeys("double").answered) or 0)
+
+    assert front.get("/health/ready").status_code == 200
+    assert (failed := db.xlen(JobKeys("chatty").dead_letters))
+    before = asked()
+    wait_until(lambda: asked() > before, 30)
+    assert db.xlen(JobKeys("chatty").dead_letters) == failed
