@@ -91,11 +91,9 @@ def _take_model(taken: Taken, predictor: Fields, read_folder: storage.Reader) ->
     if str(model.part("resources").part("limits").take("nvidia.com/gpu") or 0) not in ("0", ""):
         taken.keys["device"] = "cuda"
     for part in model.parts("env"):
-        name, value = part.take("name"), part.take("value")
-        part.take("valueFrom")
-        taken.left.append(
-            f"the variable {name} ({value if value is not None else 'of a secret or map'}) of {where}: {POD}"
-        )
+        # Its value may be a secret.
+        part.take("value"), part.take("valueFrom")
+        taken.left.append(f"the variable {part.take('name')} of {where}: {POD}")
     arguments = [str(argument) for argument in (*model.every("command"), *model.every("args"))]
     if arguments:
         taken.left.append(f"the arguments of the runtime, {' '.join(arguments)}: {_ARGUMENTS}")

@@ -60,8 +60,8 @@ def metadata_left(each: Fields) -> list[str]:
     metadata = each.part("metadata")
     metadata.take("name")
     left = metadata.leave("metadata", FACT, *_FACTS)
-    for name, value in sorted(_mapping(metadata.take("annotations")).items()):
-        left.append(f"the annotation {name} ({value}): {POD}")
+    # Their values may be a manifest each.
+    left += [f"the annotation {name}: {POD}" for name in sorted(_mapping(metadata.take("annotations")))]
     return left + each.leave("the manifest", FACT, "status")
 
 

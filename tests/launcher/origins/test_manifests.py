@@ -66,11 +66,11 @@ metadata: {name: access}
         "version of spec.predictor.model.modelFormat",
         "runtime of spec.predictor.model: the files of the model choose the engine",
         "the arguments of the runtime, --rest_api_port=1",
-        "the variable A (b)",
+        "the variable A of ",
         "novel, resources.limits.memory of spec.predictor.model",
         "the files of the format tensorflow, which were not looked at: modelPath names one version",
         "namespace of metadata",
-        "the annotation serving.kserve.io/deploymentMode (RawDeployment)",
+        "the annotation serving.kserve.io/deploymentMode: ",
         "Secret access: not taken over",
     ):
         assert line in said
