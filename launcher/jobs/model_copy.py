@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
@@ -45,6 +47,43 @@ def keep(home: Path, config: Config, options: JobOptions) -> JobOptions:
         )
         return options
     return replace(options, model=replace(options.model, path=str(folder), configured=options.model.path))
+
+
+def of_model(options: JobOptions, source: Path) -> Path:
+    """Return a copy of one model of a job that serves several, beside those of its start; the source if there is none.
+
+    Raises:
+        LaunchError: If a file cannot be copied: somebody may be writing the folder.
+    """
+    if not options.model.configured:
+        return source
+    folder = Path(options.model.path, f"{source.name}@{uuid.uuid4().hex[:12]}")
+    try:
+        shutil.copytree(source, folder, copy_function=_copy)
+    except (OSError, shutil.Error) as error:
+        remove(folder)
+        raise LaunchError(f"no copy of {source} can be made: {error}; try again when its files are complete") from None
+    return folder
+
+
+def remove(folder: Path) -> None:
+    """Remove the copy of a model."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def tidy_models(before: JobOptions, now: JobOptions) -> None:
+    """Remove the copies of models that a job served before a change; those of its start stay."""
+    used = {_copy_of(now, one) for one in now.hosted}
+    for one in before.hosted:
+        folder = _copy_of(before, one)
+        if "@" in folder.name and folder not in used:
+            remove(folder)
+
+
+def _copy_of(options: JobOptions, one: HostedOptions) -> Path:
+    """Return the subfolder of a model in the copy of a job; with numbers, its options name one below."""
+    root, path = Path(options.model.path), Path(one.model.path)
+    return root / path.relative_to(root).parts[0] if root in path.parents else path
 
 
 def tidy(home: Path, used: Iterable[JobOptions]) -> None:
