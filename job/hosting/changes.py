@@ -91,8 +91,10 @@ class Changes:
             raise
         except Exception as problem:
             error = load_error(problem)
-        # First: the next order for the model may follow the outcome at once.
-        self._client.hdel(self._key, name)
+        # First: the next order for the model may follow the outcome at once, or has come already.
+        left = self._client.hget(self._key, name)
+        if left and Order.from_json(left).id == order.id:
+            self._client.hdel(self._key, name)
         self._begun.discard(order.id)
         outcome = JobKeys(self._options.redis.job).control_outcome(order.id)
         write_hash(self._client, outcome, encode_outcome(error))

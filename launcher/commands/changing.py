@@ -27,6 +27,7 @@ from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import front_end
 from cluster_serving.launcher.terminal import Progress, console
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.settings.errors import SettingsError
 
 _IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
@@ -71,7 +72,7 @@ def update(
     front_end.check(config, config_path, False)
     if job not in (None, config.job_name):
         if repository.find(config) and not (canary or shadow or in_place):
-            _update_model(config, job or config.job_name)
+            _change_model(config, job or config.job_name, model_change.load)
             return
         raise LaunchError(
             f"{config_path} is the configuration of job {config.job_name}, and not of {job}; name that of {job} with -c"
@@ -112,14 +113,18 @@ def promote(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
 
 
 def rollback(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
-    """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
+    """End the canary or shadow of a job; without one, serve again what it, or one of its models, served before."""
+    config = config_of(config_path)
+    if job and model_change.serves(config, job):
+        _change_model(config, job, model_change.rollback)
+        return
     _change(job, config_path, change.rollback)
 
 
-def _update_model(config: Config, name: str) -> None:
+def _change_model(config: Config, name: str, make: Callable[[Config, str], SlotReport | None]) -> None:
     with Progress():
         try:
-            found = model_change.load(config, name)
+            found = make(config, name)
         except ServingError as error:
             raise LaunchError(f"the model {name} is not changed: {error}") from None
     console.print(f"The model {name} is removed." if found is None else f"{name}: {found.summary}")

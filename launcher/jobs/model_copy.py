@@ -71,12 +71,12 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def tidy_models(before: JobOptions, now: JobOptions) -> None:
-    """Remove the copies of models that a job served before a change; those of its start stay."""
-    used = {_copy_of(now, one) for one in now.hosted}
+def tidy_models(before: JobOptions, *used: JobOptions) -> None:
+    """Remove the copies of models that options name and none in use do; those of a start stay."""
+    kept = {_copy_of(options, one) for options in used for one in options.hosted}
     for one in before.hosted:
         folder = _copy_of(before, one)
-        if "@" in folder.name and folder not in used:
+        if "@" in folder.name and folder not in kept:
             remove(folder)
 
 
@@ -88,9 +88,12 @@ def _copy_of(options: JobOptions, one: HostedOptions) -> Path:
 
 def tidy(home: Path, used: Iterable[JobOptions]) -> None:
     """Remove the copies that no options name."""
-    named = {options.model.path for options in used}
+    paths = [path for options in used for path in (options.model.path, *(one.model.path for one in options.hosted))]
+    named = {*map(Path, paths)}
+    # A model that was rolled back is in the copy of an earlier start.
+    named |= {parent for path in named for parent in path.parents}
     for folder in _copies(home).glob("*"):
-        if str(folder) not in named:
+        if folder not in named:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -74,7 +74,10 @@ def _preflight(services: Services, config: Config) -> None:
     secret = services.store.secret(config)
     if models := repository.find(config):
         # A model that cannot be loaded does not keep the others from starting.
-        hosted.check_free(services.store, models.names, config.model_path)
+        try:
+            hosted.check_free(services.store, models.names, config.model_path)
+        except LaunchError as error:
+            raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
         return
     options = job_options(config, "preflight")
     if not services.target.is_here or secret is None:

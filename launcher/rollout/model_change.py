@@ -39,16 +39,16 @@ class Place:
     Attributes:
         config: Configuration of the job, with its layout.
         store: Redis of the job.
-        home: Private folder with the copies of models.
         options: Options with which the job serves.
         models: The subfolders of its folder.
+        earlier: Options with the model that was served before, for each that was changed; None if none was.
     """
 
     config: Config
     store: JobStore
-    home: Path
     options: JobOptions
     models: Repository
+    earlier: JobOptions | None = None
 
 
 def serves(config: Config, name: str) -> bool:
@@ -77,7 +77,22 @@ def load(config: Config, name: str) -> SlotReport | None:
                 f"{config.model_path} has no subfolder {name} that holds a model, and job {config.job_name} serves "
                 f"none of that name; there are {', '.join(place.models.names)}"
             )
-        _remember(provided, options)
+        _remember(provided, place, options, name)
+        return report
+
+
+def rollback(config: Config, name: str) -> SlotReport:
+    """Let a running job serve a model as it was before its last change, or before the last start.
+
+    The files of now are not loaded by the watch, until they change.
+
+    Raises:
+        LaunchError: If the job does not run, or the model was not changed.
+        ServingError: If the model cannot be loaded; the job goes on as it was.
+    """
+    with _place(config) as (provided, place):
+        report, options = rollback_in(place, name)
+        _remember(provided, place, options, name)
         return report
 
 
@@ -98,6 +113,26 @@ def load_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
     source = Path(place.config.model_path, name)
     folder = model_copy.of_model(options, source)
     one = repository.hosted(place.config, options, name, folder)
+    return _load(place, one)
+
+
+def rollback_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
+    """Load a model as it was before; return its description, and the options of the job then. See `rollback`."""
+    earlier = next((one for one in place.earlier.hosted if one.name == name), None) if place.earlier else None
+    if earlier is None or _is_same(place.options, earlier):
+        raise LaunchError(
+            f"this machine knows no earlier files of the model {name}; change its subfolder, and use "
+            f"cluster-serving-cli update {name}"
+        )
+    loaded = _load(place, earlier)
+    seen = repository.hosted(place.config, place.options, name, Path(place.config.model_path, name))
+    refusal = "the files of its subfolder are not served, since it was rolled back"
+    place.store.write(JobKeys(name).record, [REFUSED, refusal, REFUSED_CONTENT, hosted.content(seen)])
+    return loaded
+
+
+def _load(place: Place, one: HostedOptions) -> tuple[SlotReport, JobOptions]:
+    store, options, name = place.store, place.options, one.name
     one = replace(one, version=hosted.next_version(store, one))
     record = JobKeys(name).record
     store.write(record, [HOST, store.job])
@@ -105,8 +140,8 @@ def load_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
     try:
         _order(place, name, Order(LOAD, _text(one)))
     except BaseException as error:
-        if folder != source and not isinstance(error, _GoesOn):
-            model_copy.remove(folder)
+        if not isinstance(error, _GoesOn):
+            model_copy.tidy_models(replace(options, hosted=(one,)), *_known(place))
         if isinstance(error, ServingError):
             store.write(
                 record, [REFUSED, f"the new files are not served: {error}", REFUSED_CONTENT, hosted.content(one)]
@@ -118,7 +153,6 @@ def load_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
     store.tell(f"the model {name} is served as version {one.version}")
     others = [each for each in options.hosted if each.name != name]
     changed = replace(options, hosted=tuple(sorted([*others, one], key=lambda each: each.name)))
-    model_copy.tidy_models(options, changed)
     return store.models()[name], changed
 
 
@@ -138,7 +172,6 @@ def remove_in(place: Place, name: str) -> JobOptions:
     hosted.remove(store, name, options.model.as_configured(options.model.path))
     store.tell(f"the model {name} is removed")
     changed = replace(options, hosted=tuple(one for one in options.hosted if one.name != name))
-    model_copy.tidy_models(options, changed)
     return changed
 
 
@@ -159,11 +192,31 @@ def _place(config: Config) -> Iterator[tuple[Services, Place]]:
         options = provided.options_now()
         if options is None or not options.hosted:
             raise LaunchError(f"job {job} was not started here with several models; use cluster-serving-restart")
-        yield provided, Place(config, provided.store, provided.target.home.path, options, models)
+        earlier = provided.target.records.earlier(job)
+        yield provided, Place(config, provided.store, options, models, earlier if earlier and earlier.hosted else None)
 
 
-def _remember(provided: Services, options: JobOptions) -> None:
-    provided.target.records.remember(options)
+def _is_same(options: JobOptions, one: HostedOptions) -> bool:
+    """Return True if a job serves the same files under the name of a model: somebody has loaded them again."""
+    return any(each.name == one.name and hosted.content(each) == hosted.content(one) for each in options.hosted)
+
+
+def _known(place: Place) -> list[JobOptions]:
+    """Return the options whose copies stay."""
+    return [place.options, *filter(None, [place.earlier])]
+
+
+def _remember(provided: Services, place: Place, options: JobOptions, name: str) -> None:
+    """Keep the options of the job as it is now, and those of the model before; remove other copies."""
+    records, before = provided.target.records, place.options
+    earlier = place.earlier or before
+    replaced = [one for one in before.hosted if one.name == name]
+    if not any(_is_same(options, one) for one in replaced):
+        earlier = replace(earlier, hosted=(*(one for one in earlier.hosted if one.name != name), *replaced))
+    records.remember(options)
+    records.keep_earlier(earlier)
+    for each in _known(place):
+        model_copy.tidy_models(each, options, earlier)
 
 
 def _text(one: HostedOptions) -> str:

@@ -40,6 +40,8 @@ class ModelsWatch:
         found = repository.find(config)
         if found is None:
             return []
+        # A subfolder that goes and comes back is tried again.
+        self._failed = {name: seen for name, seen in self._failed.items() if seen == _GONE or name in found.names}
         due = []
         for name in sorted({*models, *found.names}):
             seen = self._content(config, name) if name in found.names else _GONE

@@ -83,6 +83,9 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     failed = cluster.run("cluster-serving-cli", "update", "shop-picky", cwd=cluster.folder / "shop")
     assert failed.returncode == 1 and "the model shop-picky is not changed: " in failed.stderr
     assert ask("shop-picky", x=np.float32(3)) == 4
+    rolled_back = cluster.run("cluster-serving-cli", "rollback", "shop-picky", cwd=cluster.folder / "shop")
+    assert "shop-picky: version 3, Python handler" in rolled_back.stdout, rolled_back.stderr
+    assert ask("shop-picky", x=np.float32(3)) == 3
     stopped = cluster.run("cluster-serving-stop", "shop-picky", cwd=cluster.folder / "shop")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     gone = front.post("/models/shop-picky/predict", json={"instances": [{"x": 3}]})
@@ -105,9 +108,22 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     states = {one["name"]: one["state"] for one in status["hosted"]}
     assert states["shop-digits"] == "unloaded" and states["shop-picky"] == "ready"
 
+    # A name that is taken is refused by the watch, and by a restart before the job is stopped.
+    cluster_db.hset(JobKeys("shop-twice").record, "state", "running")
+    shutil.copytree(root / "shop-double", root / "shop-twice")
+    wait_until(lambda: _has_told(cluster_db, b"failed: the model shop-twice has the name of a job"), 60)
+    taken = cluster.restart("shop")
+    assert taken.returncode == 1 and "the model shop-twice has the name of a job" in taken.stderr
+    np.testing.assert_array_equal(ask("shop-double", x=ROW), ROW * 2)
+    cluster_db.delete(JobKeys("shop-twice").record)
+    shutil.rmtree(root / "shop-twice")
+
     # One goes, and another one has a new name.
     shutil.rmtree(root / "shop-broken")
     shutil.move(root / "shop-double", root / "shop-twice")
+    names = {b"shop-digits", b"shop-picky", b"shop-twice"}
+    wait_until(lambda: {*cluster_db.hkeys(JobKeys("shop").models)} == names, 60)
+    wait_until(lambda: not cluster_db.exists(JobKeys("shop").command), 60)
     restarted = cluster.restart("shop")
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
     assert "models  3 of 3: shop-digits, shop-picky, shop-twice\n" in restarted.stdout
@@ -125,3 +141,8 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
 def _state(db, name):
     report = db.hget(JobKeys("shop").models, name)
     return report and json.loads(report)["state"]
+
+
+def _has_told(db, text):
+    told = any(text in event[b"what"] for _, event in db.xrevrange(JobKeys("shop").events, count=5))
+    return told and not db.exists(JobKeys("shop").command)

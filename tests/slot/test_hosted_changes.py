@@ -6,6 +6,7 @@ import socket
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.protocol.hosting import orders
-from cluster_serving.protocol.hosting.orders import DEATHS, REFUSED, Order
+from cluster_serving.protocol.hosting.orders import DEATHS, OPTIONS, REFUSED, Order
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.model_control import LOAD
 from tests.support.fixtures.running_slot import RunningJob
@@ -69,8 +70,8 @@ def job(redis_server, root, tmp_path_factory):
 def change(job):
     """Changes a model as a command does."""
 
-    def make(name, how=model_change.load_in):
-        with job.place() as place:
+    def make(name, how=model_change.load_in, earlier=None):
+        with job.place(earlier) as place:
             return how(place, name)
 
     return make
@@ -126,9 +127,16 @@ def test_a_model_that_cannot_be_loaded_leaves_the_one_that_serves(root, job, cha
     with pytest.raises(ModelError, match="redisUrl belongs to the job"):
         change("moves")
     write(root, "moves", 22)
-    report, _ = change("moves")
+    report, before = change("moves")
     assert report.version == "3" and ask("moves") == 22
     assert not db.hexists(JobKeys("moves").record, REFUSED)
+    write(root, "moves", 23)
+    _, now = change("moves")
+    report, _ = change("moves", model_change.rollback_in, earlier=before)
+    assert report.version == "5" and ask("moves") == 22
+    assert states(job)["moves"] == ("ready", "the files of its subfolder are not served, since it was rolled back")
+    with pytest.raises(LaunchError, match="this machine knows no earlier files of the model steady"):
+        change("steady", model_change.rollback_in, earlier=now)
 
 
 def test_models_appear_and_go(root, job, change, ask, db):
@@ -149,10 +157,13 @@ def test_models_appear_and_go(root, job, change, ask, db):
         ask("fails")
 
 
-def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(job, change, ask):
+def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(job, change, ask, db):
     change("comes", model_change.unload_in)
     with pytest.raises(ModelError, match="'comes' was unloaded; cluster-serving-cli update comes loads it again"):
         ask("comes")
+    # Redis loses all that the slot has written, and gets it again.
+    db.delete(JobKeys("store").models, *(JobKeys(name).record for name in ("comes", "moves", "fails")))
+    wait_until(lambda: db.hexists(JobKeys("moves").record, OPTIONS), 30)
     job.stop_slots()
     job.run_slots_again()
     found = {name: state for name, (state, _) in states(job).items()}
@@ -207,3 +218,14 @@ def test_a_load_in_which_the_process_has_died_is_not_tried_again(job, change, as
     outcome = db.hgetall(JobKeys("store").control_outcome(lost.id))
     assert b"the process has ended while it loaded the model" in outcome[b"error"]
     assert ask("steady") == 2
+
+
+def test_a_load_during_a_load_follows_it(root, job, change, ask):
+    write(root, "moves", 30, load=1)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(change, "moves")
+        time.sleep(0.6)
+        write(root, "moves", 31)
+        second, _ = change("moves")
+        assert first.result()[0].state == second.state == "ready"
+    assert ask("moves") == 31 and ask("steady") == 2

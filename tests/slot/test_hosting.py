@@ -198,3 +198,13 @@ def test_what_redis_has_lost_is_written_again(ask, db):
     wait_until(lambda: db.exists(JobKeys("shop").models), 30)
     np.testing.assert_array_equal(ask("double", x=ROW), ROW * 2)
     assert db.sismember(JOBS_KEY, "shop") and not db.sismember(JOBS_KEY, "double")
+
+
+def test_a_job_of_which_no_model_can_be_loaded_tells_the_reason_of_each(redis_server, tmp_path):
+    (tmp_path / "models").mkdir()
+    put(tmp_path / "models", "ill", lambda folder: (folder / "model.onnx").write_bytes(b"no model"))
+    put(tmp_path / "models", "wrong", lambda folder: write(folder, ADDS_ONE), "redisUrl: localhost:1")
+    job = RunningJob(redis_server, tmp_path, jobName="none", modelPath=tmp_path / "models")
+    reasons = "none of the models .* ill: .*ill/model.onnx is not an ONNX model.*; wrong: .*redisUrl belongs to the job"
+    with pytest.raises(ModelError, match=reasons):
+        job.start()
