@@ -12,8 +12,8 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.redis import write_hash
-from cluster_serving.connectors.slot.stream import create_groups
 from cluster_serving.job.hosting import now
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.models import HostedModels

@@ -13,7 +13,7 @@ import pytest
 
 from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
 from cluster_serving.connectors.slot.attempts import Attempt
-from cluster_serving.connectors.slot.stream import create_groups
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.rollout import model_change
