@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -25,6 +26,17 @@ _CLOSE_TIMEOUT = 5.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Key of TensorBoard.
+
+    Attributes:
+        tensorboard: Folder with a folder for each job; empty for none.
+    """
+
+    tensorboard: str = ""
+
+
 class TensorBoard(AnswerStage):
     """A thread that writes records per second and number of records of the job, while records are answered.
 
@@ -35,7 +47,7 @@ class TensorBoard(AnswerStage):
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._keys = JobKeys(options.job)
-        self._folder = f"{options.tensorboard}/{options.job}"
+        self._folder = f"{options.of_stage(Keys).tensorboard}/{options.job}"
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
         self._thread.start()
@@ -82,5 +94,5 @@ class TensorBoard(AnswerStage):
 
 def answers(client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> AnswerStage:
     """Return the stage of a sink; that of the first slot writes, if the job asks for it."""
-    writes = options.tensorboard and not options.shadow and counts.slot == 0
+    writes = options.of_stage(Keys).tensorboard and not options.shadow and counts.slot == 0
     return TensorBoard(client, options) if writes else AnswerStage(client, options, clock, counts)
