@@ -218,7 +218,7 @@ def _leaf(item: Any) -> Any:
 
 def _image_of_text(name: str, text: str) -> Image:
     """Return the image file at a path that is a plain text; a text of somebody else must not give away another file."""
-    image = _read_image(name, text)
+    image = _read_image(name, text, "; send a text as np.array(text)")
     if not _IMAGE.match(image.data):
         raise InvalidInput(
             f"input {name!r} is the text {text[:200]!r}, a file that is not an image; send a text as np.array(text), "
@@ -227,13 +227,13 @@ def _image_of_text(name: str, text: str) -> Image:
     return image
 
 
-def _read_image(name: str, path: str | PathLike[str]) -> Image:
+def _read_image(name: str, path: str | PathLike[str], remedy: str = "") -> Image:
     try:
         return Image(Path(path).read_bytes())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(
-            f"input {name!r}: cannot read the image file {str(path)[:200]!r}: {reason}; send a text as np.array(text)"
+            f"input {name!r}: cannot read the image file {str(path)[:200]!r}: {reason}{remedy}"
         ) from None
 
 

@@ -109,9 +109,9 @@ def purge(
     with _opened(config_path, job) as letters:
         chosen = _chosen(letters, letter_ids, everything)
         if chosen and not yes:
-            what = f"{len(chosen)} dead letters of job {letters.job}"
-            confirm(f"Remove {what} for good?", f"{what} were not removed. Use --yes to remove them for good")
-        console.print(f"Removed {letters.purge(chosen)} dead letters of job {letters.job}.")
+            what = f"{_counted(len(chosen))} of job {letters.job}"
+            confirm(f"Remove {what} for good?", f"{what} not removed. Use --yes to remove them for good")
+        console.print(f"Removed {_counted(letters.purge(chosen))} of job {letters.job}.")
 
 
 def _chosen(letters: DeadLetters, letter_ids: list[str] | None, everything: bool) -> list[str]:
@@ -120,6 +120,10 @@ def _chosen(letters: DeadLetters, letter_ids: list[str] | None, everything: bool
     if not letter_ids and not everything:
         raise SettingsError("the command names no dead letters; add their ids, which dead list shows, or --all")
     return list(letters.all()) if everything else letter_ids or []
+
+
+def _counted(letters: int) -> str:
+    return f"{letters} dead letter{'' if letters == 1 else 's'}"
 
 
 def _line(described: dict[str, Any]) -> str:

@@ -40,12 +40,21 @@ def list_(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> Non
     with target_of(config).flink() as flink:
         jobs = job_status.read_all(config, flink)
         where = flink.where
+    if any(job.answered is None for job in jobs):
+        _warn_of_silent(config)
     if as_json:
         print(json.dumps([job.summary() for job in jobs], indent=2))
     elif jobs:
         console.print(report.listed(jobs))
     else:
         console.print(f"No job is running on {where}.")
+
+
+def _warn_of_silent(config: Config) -> None:
+    try:
+        redis_server.check(config)
+    except LaunchError as error:
+        warn(f"only what Flink says is known: {error}")
 
 
 def status(

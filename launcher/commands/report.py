@@ -74,7 +74,8 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
     for job in jobs:
         versions = ", ".join(_version(generation) for generation in job.generations)
         dead = str(job.dead_letters or "")
-        table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), _age(job), _answered(job), dead)
+        age = _age(job) if _lasts(job) else ""
+        table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), age, _answered(job), dead)
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
     elsewhere = [f"{job.name}: in {printable(job.flink)}, not the Flink of this command" for job in jobs if job.flink]
@@ -86,7 +87,9 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
 def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     """Return lines with the state of a job, its slots and its queue."""
     lines = {"job": f"{job.name} ({job.job_id})" if job.job_id else job.name}
-    lines["state"] = f"{job.state} for {_age(job)}" if job.since else job.state
+    lines["state"] = f"{job.state} for {_age(job)}" if _lasts(job) else job.state
+    if job.since and not _lasts(job):
+        lines["state"] += f", started {_age(job)} ago"
     if job.job_id:
         lines["state"] += f", {_times(job.restarts)}"
     if job.runs:
@@ -238,6 +241,11 @@ def _clock(at: float | None) -> str:
 
 def _age(job: JobStatus) -> str:
     return duration(time.time() - job.since) if job.since else ""
+
+
+def _lasts(job: JobStatus) -> bool:
+    """Return True if `since` is the time at which the state began, and not that of a start long before a failure."""
+    return bool(job.since) and (job.state == "RUNNING" or not job.job_id)
 
 
 def _answered(job: JobStatus) -> str:

@@ -116,9 +116,13 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             if inner:
                 raise SettingsError(f"{place}: {name} is {value!r}; expected a mapping with {', '.join(inner)}")
             nested = ", nor one of the original's" if "." in name else ""
-            key = sources.key_of(
-                kind, key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
-            )
+            try:
+                key = sources.key_of(
+                    kind, key if preferred else name, f"{place}: {name} is not a key of this file{nested}", {}
+                )
+            except SettingsError:
+                _refuse_front_end(name, place)
+                raise
         if key in given:
             raise SettingsError(f"{place}: {name} is given a second time; first in {given[key].place}")
         if not original and value is not None and keys(kind)[key].annotation == tuple[str, ...]:
@@ -134,6 +138,17 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             if value is not None and only is None:
                 warn(f"{place}: {name} has no effect")
     return {key: entry for key, entry in given.items() if key in keys(kind) and entry.value is not None}
+
+
+def _refuse_front_end(name: str, place: str) -> None:
+    # Its packages need not be installed for a start.
+    from cluster_serving.frontend.main import HttpOptions
+
+    if option := {key.lower(): key for key in keys(HttpOptions)}.get(name.lower()):
+        raise SettingsError(
+            f"{place}: {name} is an option of the HTTP front end, not of the job; write it in the section "
+            f"{yaml_file.FRONT_END}, as {yaml_file.FRONT_END}: {{{option}: …}}"
+        ) from None
 
 
 def template(values: Mapping[str, Any] = MappingProxyType({})) -> str:

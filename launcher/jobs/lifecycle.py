@@ -58,7 +58,7 @@ def start(config: Config) -> Started:
         ModelError: If the model folder does not hold exactly one model whose engine is installed.
     """
     config = checked(config)
-    with services(config) as provided:
+    with services(config, "started") as provided:
         if running := provided.flink.jobs(config.job_name):
             raise LaunchError(
                 f"job {config.job_name} is {running[0].state} already; use cluster-serving-restart, "

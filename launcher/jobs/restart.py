@@ -30,7 +30,7 @@ def restart(config: Config) -> Started:
         ModelError: As for `start`.
     """
     config = checked(config)
-    with services(config) as provided:
+    with services(config, "restarted") as provided:
         target, job = provided.target, config.job_name
         config = target.fitted(config)
         running = provided.flink.jobs(job)

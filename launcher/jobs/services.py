@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.jobs import lock, model_copy
+from cluster_serving.launcher.jobs import elsewhere, lock, model_copy
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import Flink
@@ -36,17 +36,25 @@ class Services:
 
 
 @contextmanager
-def services(config: Config) -> Iterator[Services]:
-    """Provide Redis and Flink, and keep other commands from starting, changing or stopping the job."""
+def services(config: Config, done: str) -> Iterator[Services]:
+    """Provide Redis and Flink, and keep other commands from starting, changing or stopping the job.
+
+    Raises:
+        LaunchError: If the job runs in another Flink, so that none is started for it; `done` says in words what was not
+            done to the job.
+    """
     target = target_of(config)
     with ExitStack() as stack:
         stack.enter_context(target.submitting())
         target.check()
         redis_server.ensure(config)
         stack.enter_context(lock.for_job(config, config.job_name))
-        target.ensure()
-        flink = stack.enter_context(target.flink())
         store = stack.enter_context(opened(config))
+        flink = stack.enter_context(target.flink())
+        if config.target == "local" and not target.is_up():
+            with translated(store.client):
+                elsewhere.refuse(store, flink, done)
+        target.ensure()
         # What is left of errors of Redis here is for a person.
         with translated(store.client):
             yield Services(target, flink, store)

@@ -181,7 +181,7 @@ def settle(config: Config) -> bool:
         left = [each for each in store.generations().all.values() if _is_left(each)]
         if not left or lock.holder(store):
             return False
-    with services(config) as provided:
+    with services(config, "changed") as provided:
         return _settle(provided)
 
 
@@ -192,7 +192,7 @@ def _changing(config: Config) -> Iterator[Services]:
     with opened(config) as store, suppress(ConnectionError):
         if holder := lock.holder(store):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")
-    with services(config) as provided:
+    with services(config, "changed") as provided:
         flink = provided.flink
         if not flink.jobs(config.job_name):
             elsewhere.refuse(provided.store, flink, "changed")

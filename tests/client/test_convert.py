@@ -96,7 +96,8 @@ def test_three_arrays_are_a_sparse_tensor():
     ("value", "message"),
     [
         (object(), "'x' is of type object"),
-        ("/does/not/exist.png", "cannot read the image file"),
+        ("/does/not/exist.png", r"cannot read the image file .*: No such file.*; send a text as np\.array\(text\)$"),
+        ({"path": "/does/not/exist.png"}, r"cannot read the image file .*: No such file or directory$"),
         ({"path": 3}, "'path' is of type int"),
         ({"b64": "%%%"}, "not base64"),
         ({"other": 1}, "keys .'other'.; expected 'path' or 'b64'"),

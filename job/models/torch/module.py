@@ -19,7 +19,7 @@ from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.options import CPU, ModelOptions
-from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ class TorchModel(Model):
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         # The number is kept per calling thread, so copies do not disturb one another; setting it costs 0.2 µs.
         torch.set_num_threads(self._threads)
+        self._refuse_texts(inputs)
         try:
             tensors = [torch.from_numpy(writable(array)).to(self._place) for array in inputs]
             with torch.inference_mode():
@@ -87,6 +88,15 @@ class TorchModel(Model):
             known = [spec.name for spec in self.outputs]
             raise ValueError(f"forward returned the outputs {names}, and at its first call {known}")
         return arrays
+
+    def _refuse_texts(self, inputs: Sequence[Array]) -> None:
+        # Inputs of unknown dtype let them pass.
+        for spec, array in zip(self.inputs, inputs, strict=True):
+            if array.dtype.kind == "O":
+                raise InvalidInput(
+                    f"input {spec.name!r} is a text, {array.flat[0][:64]!r}; the model takes numbers, and images as "
+                    "base64 of their files"
+                )
 
     def _choose_untyped(self, wanted: Sequence[str], possible: Sequence[str], required: Sequence[str]) -> None:
         """Set inputs of unknown dtype and shape: the wanted arguments of `forward`, or the required ones if none is."""

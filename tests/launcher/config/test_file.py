@@ -288,6 +288,11 @@ def test_an_unknown_key_is_told_with_its_three_nearest(read):
     assert len(told.rpartition("are ")[2].split(", ")) == 3 and len(told) < 250
 
 
+def test_an_option_of_the_front_end_among_the_keys_of_the_job_is_sent_to_its_section(read):
+    with pytest.raises(SettingsError, match=r"line 2: apikeysfile is an option .* http: {apiKeysFile: …}"):
+        read("modelPath: m\napikeysfile: keys")
+
+
 @pytest.mark.parametrize(
     ("line", "attribute", "value"),
     [

@@ -137,7 +137,7 @@ def test_letters_are_purged_once_that_is_confirmed(db, job, dead, requests, bury
     assert dead("purge", "--all", answer="n\n").returncode == 1
     unanswered = dead("purge", "--all")
     assert unanswered.returncode == 1
-    assert f"error: 3 dead letters of job {job} were not removed. Use --yes" in unanswered.stderr
+    assert f"error: 3 dead letters of job {job} not removed. Use --yes" in unanswered.stderr
     assert db.xlen(JobKeys(job).dead_letters) == 3
     assert "Removed 1" in dead("purge", first, "--yes").stdout
     assert "Removed 2" in dead("purge", "--all", answer="y\n").stdout

@@ -8,16 +8,19 @@ from types import SimpleNamespace
 import pytest
 import redis
 
-from cluster_serving.launcher.commands import report
+from cluster_serving.launcher.commands import observing, report
 from cluster_serving.launcher.config.file import read as read_config
 from cluster_serving.launcher.jobs import job_status
 from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.terminal import console
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.fixtures.redis_server import free_port
+
+NONE_QUEUED = {"high": 0, "normal": 0, "low": 0, "pending": 0}
 
 
 @pytest.fixture
@@ -179,20 +182,41 @@ def test_a_redis_that_takes_no_writes_is_told_and_not_that_slots_are_silent(clie
     assert "silent" not in shown
 
 
-def test_nothing_is_known_of_a_job_of_another_redis(client, own_cluster, redis_server, job):
-    """The Flink of a job may run jobs of others."""
-    config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
-    elsewhere = Job("id", "elsewhere", "RUNNING", 1.0)
-    flink = SimpleNamespace(
+def flink_with(name, state="RUNNING", seconds=1.0):
+    """Return a Flink that has one job."""
+    return SimpleNamespace(
         place="http://flink:8081",
-        jobs=lambda name: [elsewhere],
+        jobs=lambda *_: [Job("id", name, state, seconds)],
         parallelism=lambda _: 1,
         restarts=lambda _: 0,
         running=lambda _: 1,
         failure=lambda _: None,
     )
-    status = job_status.read(config, flink, "elsewhere")
+
+
+def test_nothing_is_known_of_a_job_of_another_redis(client, own_cluster, redis_server, job):
+    """The Flink of a job may run jobs of others."""
+    config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
+    status = job_status.read(config, flink_with("elsewhere"), "elsewhere")
     assert (status.state, status.answered) == ("RUNNING", None)
-    shown = str(report.status(status, {"high": 0, "normal": 0, "low": 0, "pending": 0}))
+    shown = str(report.status(status, NONE_QUEUED))
     assert "? answered" in shown
     assert "0 requests" not in shown
+    assert "RUNNING for 1 s, 0 restarts" in shown
+
+
+def test_the_age_of_a_job_is_not_that_of_its_state_after_a_failure(client, own_cluster, redis_server, job, capsys):
+    config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
+    status = job_status.read(config, flink_with(job, "RESTARTING", 400.0), job)
+    assert "RESTARTING, started 6 min 40 s ago, 0 restarts" in str(report.status(status, NONE_QUEUED))
+    console.print(report.listed([status]))
+    assert "6 min" not in capsys.readouterr().out
+
+
+def test_a_list_whose_numbers_are_unknown_says_why(own_cluster, said, monkeypatch, capsys):
+    path = Path(own_cluster.config(jobName="a", modelPath="model", redisUrl=f"127.0.0.1:{free_port()}"))
+    unknown = job_status.read(read_config(path), flink_with("a"), "a")
+    monkeypatch.setattr(job_status, "read_all", lambda *_: [unknown])
+    observing.list_(path)
+    assert ["a", "RUNNING", "id"] in [line.split()[:3] for line in capsys.readouterr().out.splitlines()]
+    assert [text for text in said if text.startswith("only what Flink says is known: Redis at")]

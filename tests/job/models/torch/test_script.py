@@ -9,7 +9,7 @@ import torch
 
 from cluster_serving.job.models import TensorSpec, load_model
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from tests.support.payloads import model_zoo
 
 ONES = np.ones((3, 2), np.float32)
@@ -84,6 +84,13 @@ def test_without_shapes_everything_is_unknown_and_passes(tmp_path):
     total, _ = model.predict([ONES.astype(np.int64), ONES.astype(np.int64)])
     assert (total.dtype, total.tolist()) == (np.int64, (2 * ONES).tolist())
     assert [spec.dtype for spec in model.outputs] == ["int64", "int64"]
+
+
+def test_a_text_for_an_input_of_unknown_dtype_is_refused(tmp_path):
+    """A path in place of a picture, for instance."""
+    model_zoo.save_torchscript(tmp_path, Dict())
+    with pytest.raises(InvalidInput, match=r"input 'x' is a text, 'cat\.png'; the model takes numbers"):
+        load(tmp_path).predict([np.array(["cat.png"], object)])
 
 
 def test_the_error_of_a_batch_is_its_reason_without_the_stacks_of_the_module(tmp_path):
