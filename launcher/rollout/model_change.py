@@ -186,7 +186,7 @@ def _place(config: Config) -> Iterator[tuple[Services, Place]]:
     job = config.job_name
     if models is None:
         raise LaunchError(f"{config.model_path} is not a folder of several models; job {job} serves one model")
-    with services(config) as provided:
+    with services(config, "changed") as provided:
         if not provided.flink.jobs(job):
             raise LaunchError(f"job {job} does not run on {provided.flink.where}; cluster-serving-start starts it")
         options = provided.options_now()

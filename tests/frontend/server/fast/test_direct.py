@@ -75,7 +75,7 @@ def test_a_body_that_arrives_in_parts_is_read(urls):
 
 
 def test_a_mistake_in_the_front_end_is_500_and_in_its_log(urls, monkeypatch, caplog):
-    monkeypatch.setattr(json_text, "loads", lambda body: 1 / 0)
+    monkeypatch.setattr(json_text, "loads", lambda *body: 1 / 0)
     answer = httpx.post(f"{urls[0]}/predict", json=GOOD)
     assert (answer.status_code, answer.json()["error"]) == (500, "unexpected ZeroDivisionError")
     assert "ZeroDivisionError" in caplog.text
