@@ -1,6 +1,7 @@
 """Several models in one job: each answers under its own name, and harms no other one."""
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -259,6 +260,7 @@ def test_metrics_have_series_of_each_model_and_those_of_the_process_under_the_na
     assert set(values("process_memory_bytes")) == {"shop"}
     wait_until(lambda: values("records_answered_total").get("double"), 30)
     assert {"double", "broken", "shop"} <= set(values("queue_length"))
+    assert [thread.name for thread in threading.enumerate()].count("stats") == 1
 
 
 def test_probes_do_not_ask_again_a_model_that_fails_on_zeros(front, db):
