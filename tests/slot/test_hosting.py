@@ -261,6 +261,10 @@ def test_metrics_have_series_of_each_model_and_those_of_the_process_under_the_na
     wait_until(lambda: values("records_answered_total").get("double"), 30)
     assert {"double", "broken", "shop"} <= set(values("queue_length"))
     assert [thread.name for thread in threading.enumerate()].count("stats") == 1
+    slots = {each["modelName"]: each["slotReports"] for each in front.get("/ui/data").json()["models"]}
+    assert slots["double"][0]["memory"] == slots["half"][0]["memory"] > 0 < slots["double"][0]["cpuUs"]
+    told = [each["what"] for each in front.get("/ui/models/double").json()["events"]]
+    assert any(what.startswith("slot 0 of generation 1 does not serve the model broken") for what in told)
 
 
 def test_probes_do_not_ask_again_a_model_that_fails_on_zeros(front, db):
