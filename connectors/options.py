@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from cluster_serving.protocol.keys import JobKeys
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,7 @@ class RedisOptions:
             succeeded.
         shadow: This generation computes copies of requests, whose answers are only compared
             (`connectors.stages.shadow`).
-        payload_log_sample: Share of the requests in the payload log (`connectors.stages.payload_log`), 0 to 1.
-        payload_log_to: Folder or address of the log.
-        payload_log_without: Patterns of the columns that the log leaves out.
-        tensorboard: Folder with a folder per job for TensorBoard; empty for none.
+        stages: Keys of stages, by name; see `of_stage`.
     """
 
     url: str
@@ -47,10 +47,7 @@ class RedisOptions:
     version: str = "1"
     numbered: bool = False
     shadow: bool = False
-    payload_log_sample: float = 0.0
-    payload_log_to: str = "payload-log"
-    payload_log_without: tuple[str, ...] = ()
-    tensorboard: str = ""
+    stages: tuple[tuple[str, bool | float | str | tuple[str, ...]], ...] = ()
 
     @property
     def queue(self) -> RedisOptions:
@@ -61,6 +58,11 @@ class RedisOptions:
         if not self.shadow:
             return self
         return replace(self, job=JobKeys(self.job).shadow(self.generation).job, result_ttl_s=0, payload_folder="")
+
+    def of_stage(self, kind: type[T]) -> T:
+        """Return the keys of a stage, a dataclass with their names as fields, and their defaults."""
+        names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        return kind(**{name: value for name, value in self.stages if name in names})
 
     @property
     def name(self) -> str:

@@ -1,8 +1,7 @@
 """Requests to load or unload the model of a job, as a front end gives them to the controller of the job.
 
-The list `<jobName>:control` holds the requests, and the hash `<jobName>:control:<id>` the outcome of each. A request
-that was not begun in time is dropped. The hash `<jobName>:controller` describes the controller; the field
-`modelControl` is there if it takes such requests. The hash expires soon after its controller has ended.
+The list `<jobName>:control` has the requests, which are dropped if they are not begun in time, and the hash
+`<jobName>:control:<id>` the outcome of each. The hash `<jobName>:controller` ends soon after its controller.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ControlRequest(JsonRecord):
     """A request to the controller of a job.
 
     Attributes:
-        action: `LOAD` or `UNLOAD`.
+        action, model: `LOAD` or `UNLOAD`, and the name of a model of a job that serves several; else empty.
         expires: Time, by the clock of Redis in seconds since the epoch, after which the request is dropped.
         id: Identifier, of which the key of the outcome is made.
     """
@@ -39,6 +38,7 @@ class ControlRequest(JsonRecord):
     action: str
     expires: float
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    model: str = ""
 
 
 def encode_outcome(error: ServingError | None) -> dict[str, str]:

@@ -4,6 +4,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import redis
@@ -24,6 +25,17 @@ _INTERVAL_S = 2.0
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Key of TensorBoard.
+
+    Attributes:
+        tensorboard: Folder with a folder for each job; empty for none.
+    """
+
+    tensorboard: str = ""
+
+
 class TensorBoard(Periodic, AnswerStage):
     """Writes records per second and number of records of the job, while records are answered.
 
@@ -34,11 +46,12 @@ class TensorBoard(Periodic, AnswerStage):
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._keys = JobKeys(options.job)
-        self._folder = f"{options.tensorboard}/{options.job}"
+        folder = options.of_stage(Keys).tensorboard
+        self._folder = f"{folder}/{options.job}"
         self._at, self._last = time.monotonic(), 0
         self._last = self._records()
         self._writer: Any = None
-        self.begin_periodic("tensorboard", options.tensorboard, _INTERVAL_S)
+        self.begin_periodic("tensorboard", folder, _INTERVAL_S)
 
     def close(self) -> None:
         """Close the file."""
@@ -101,5 +114,5 @@ class TensorBoard(Periodic, AnswerStage):
 
 def answers(client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> AnswerStage:
     """Return the stage of a sink; that of the first slot writes, if the job asks for it."""
-    writes = options.tensorboard and not options.shadow and counts.slot == 0
+    writes = options.of_stage(Keys).tensorboard and not options.shadow and counts.slot == 0
     return TensorBoard(client, options) if writes else AnswerStage(client, options, clock, counts)

@@ -26,8 +26,11 @@ from cluster_serving.protocol.results import Outputs
 # object of its own, and a name, which becomes an instance, or an Arrow column.
 _BYTE, _VALUE, _LIST, _NAME = 0.5, 16, 200, 2000
 _PICTURES = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"RIFF", b"BM")
-_IN_BASE64 = 'send {"instances": [{"NAME": {"b64": "…"}}]} with the name of the input and the file in base64'
+_FORM = re.compile(rb"[\w.%+\[\]-]+=")
 _NO_NUMBER = re.compile("NaN|-?Infinity")
+FILE_IN_INSTANCES = '{"instances": [{"NAME": {"b64": "…"}}]}'
+"""Body with the content of a file in base64, for errors of the paths that take instances."""
+
 _CHEAP = 2048
 """Bytes of text that cost less than `LARGE` even if they are all names, of 5 bytes each."""
 _FEW_VALUES = 1 << 16
@@ -78,30 +81,42 @@ def writing_cost(outcomes: Iterable[Mapping[str, Array] | Outputs | ServingError
     return total
 
 
-def parse(body: bytes) -> dict[str, Any]:
-    """Read a JSON object."""
-    return as_object(loads(body))
+def parse(body: bytes, with_file: str = "") -> dict[str, Any]:
+    """Read a JSON object.
+
+    Args:
+        body: The text.
+        with_file: Body that has the content of a file, for errors; empty for a path that takes no files.
+    """
+    return as_object(loads(body, with_file))
 
 
-def loads(body: bytes) -> Any:
-    """Read JSON."""
+def loads(body: bytes, with_file: str = "") -> Any:
+    """Read JSON; see `parse`."""
     if not body:
         raise InvalidInput("the body is empty; expected a JSON object")
     check_size(body)
     try:
         return orjson.loads(body.removeprefix(codecs.BOM_UTF8))
     except orjson.JSONDecodeError as error:
-        problem = _foreign(body) or _no_number(error) or f"the body is not JSON: {utf8.fault(body) or error}"
+        problem = _foreign(body, with_file) or _no_number(error) or f"the body is not JSON: {utf8.fault(body) or error}"
         raise InvalidInput(problem) from None
 
 
-def _foreign(body: bytes) -> str:
+def _foreign(body: bytes, with_file: str) -> str:
     """Return what to send in the place of a picture or a form; empty for anything else."""
+    other, is_file = "", True
     if body.startswith(_PICTURES):
-        return f"the body is a picture, not JSON: {_IN_BASE64}"
-    if body.startswith(b"--") and b"content-disposition: form-data" in body[:1024].lower():
-        return f"the body is a form, not JSON: of files in it, {_IN_BASE64}"
-    return ""
+        other = "a picture"
+    elif body.startswith(b"--") and b"content-disposition: form-data" in body[:1024].lower():
+        other = "a form"
+    elif _FORM.match(body):
+        other, is_file = "a form (name=value)", False
+    if not other:
+        return ""
+    if with_file and is_file:
+        return f"the body is {other}, not JSON: send {with_file} with the name of the input and the file in base64"
+    return f"the body is {other}; expected a JSON object"
 
 
 def _no_number(error: orjson.JSONDecodeError) -> str:

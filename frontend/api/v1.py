@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.frontend.api.json_codec import JsonCodec, endpoint
-from cluster_serving.frontend.api.json_text import check_names, parse
+from cluster_serving.frontend.api.json_text import FILE_IN_INSTANCES, check_names, parse
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
@@ -118,7 +118,7 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, Sequence[Inp
         InvalidInput: If the body has another form, or does not fit the model.
         RequestTooLarge: If it has too many values or rows.
     """
-    content = parse(body)
+    content = parse(body, FILE_IN_INSTANCES)
     check_names(content, ("instances", "inputs", "signature_name"))
     signature = content.get("signature_name")
     # TensorFlow Serving takes an empty one for the default, too.

@@ -22,8 +22,8 @@ class ModelControl:
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
-    async def ask(self, job: str, action: str, timeout: float) -> None:
-        """Have a model loaded or unloaded, and wait until that is done, `timeout` seconds at most.
+    async def ask(self, job: str, action: str, timeout: float, model: str = "") -> None:
+        """Have the model of a job, or one of several, loaded or unloaded; wait for that, `timeout` seconds at most.
 
         Raises:
             Forbidden: If the job has no controller that takes such requests.
@@ -37,11 +37,11 @@ class ModelControl:
         with translated(db):
             if not await db.hexists(keys.controller, MODEL_CONTROL):
                 raise Forbidden(
-                    f"the job {job} does not {action} its model at a client's request: set modelControl: true in its "
+                    f"the job {job} does not {action} models at a client's request: set modelControl: true in its "
                     "config.yaml, and run cluster-serving-restart, which also starts a controller that has died"
                 )
             seconds, _ = await db.time()
-            request = ControlRequest(action, seconds + timeout)
+            request = ControlRequest(action, seconds + timeout, model=model)
             async with db.pipeline(transaction=True) as pipeline:
                 pipeline.rpush(keys.control, request.to_json()).expire(keys.control, _KEPT_S)
                 await pipeline.execute()

@@ -107,7 +107,7 @@ class Dispatch:
         """
         dispatcher = self._dispatchers.get(job if self.jobs else "")
         if dispatcher is None:
-            raise ModelNotFound(f"there is no job {job!r}")
+            raise ModelNotFound(f"there is no job {job[:64]!r}")
         return dispatcher
 
     async def ask(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any] | ServingError]:

@@ -221,7 +221,7 @@ class ModelRegistry:
         if name not in latest:
             known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"
             several = ", but a job that serves several" if any(m.host == name for m in latest.values()) else ""
-            raise ModelNotFound(f"there is no model {name!r}{several}; there are: {known}")
+            raise ModelNotFound(f"there is no model {name[:64]!r}{several}; there are: {known}")
         if not version:
             return latest[name]
         served = {model.version: model.numbered for model in self.last_read() if model.name == name}
@@ -238,7 +238,7 @@ class ModelRegistry:
         await self.latest()
         if found := [model for model in self._models.values() if job in (model.job, model.host)]:
             return sorted(found, key=lambda model: model.loaded is None)
-        raise ModelNotFound(f"there is no job {job!r}")
+        raise ModelNotFound(f"there is no job {job[:64]!r}")
 
     def forget(self) -> None:
         """Read the reports of the slots again when they are needed next."""

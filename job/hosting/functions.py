@@ -5,8 +5,9 @@ for a thread that reads for another one. The source gives it its turns, so that 
 metrics, between them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from pyflink.datastream import FlatMapFunction, KeyedProcessFunction, RuntimeContext
 
@@ -24,11 +25,12 @@ from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.answering import Answering
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeAnswerStage, MakeStage
+from cluster_serving.job.hosting.changes import Changes
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.serving import Serving
 from cluster_serving.job.hosting.table import Table, Turn
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import JobOptions, RedisOptions
 from cluster_serving.job.request import GatheredBatch
 
 _LOOK_S, _LOOKS = 0.2, 25
@@ -109,7 +111,8 @@ class HostingInference(SelfClosing, FlatMapFunction):
         metrics, attempt = runtime_context.get_metrics_group(), attempt_number(runtime_context)
         self._models = HostedModels(self._options, self._table.shared, metrics, first_attempt=not attempt)
         self._table.models = self._models
-        self.close_with(self._models.close)
+        changes = Changes(self._options, self._models)
+        self.close_with(changes.close, self._models.close)
 
     def flat_map(self, value: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Answer one batch."""
@@ -135,9 +138,8 @@ class HostingSink(SelfClosing, FlatMapFunction):
         self.close_with(Answering(self._options.redis, self._stages, self._table.shared, self._metrics).close)
         self._requests = self._metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
-        self._answering: dict[str, Answering] = {}
-        self._closing = ExitStack()
-        self.close_with(self._closing.close)
+        self._answering: dict[str, tuple[RedisOptions, Answering]] = {}
+        self.close_with(partial(_close, self._answering))
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
         """Write a batch of answers."""
@@ -145,11 +147,21 @@ class HostingSink(SelfClosing, FlatMapFunction):
         if serving is None or models is None or value.flow is None:
             return ()
         name = serving.names[value.flow.id]
-        if name not in self._answering:
-            model = models.queues[name]
-            self._answering[name] = Answering(model.options.redis, self._stages, model.shared, self._metrics)
-            self._closing.callback(self._answering[name].close)
-        self._answering[name].write(value)
+        model = models.queues[name]
+        redis, answering = self._answering.get(name, (None, None))
+        if answering is None or redis != model.options.redis:
+            if answering is not None:
+                # The model has changed.
+                answering.close()
+            answering = Answering(model.options.redis, self._stages, model.shared, self._metrics)
+            self._answering[name] = model.options.redis, answering
+        answering.write(value)
         self._requests.inc(len(value.answers))
         self._count_records_out(len(value.answers))
         return ()
+
+
+def _close(answering: Mapping[str, tuple[RedisOptions, Answering]]) -> None:
+    with ExitStack() as closing:
+        for _, one in answering.values():
+            closing.callback(one.close)

@@ -19,8 +19,11 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import GatheredBatch
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import InferenceTimeout, ServingError
 from cluster_serving.protocol.slots import SlotReport
+
+_MOST_TIMEOUTS = 2
+"""Requests on which a model may hang before it is put aside. Each leaves up to two calls in the process."""
 
 
 class HostedModel:
@@ -48,10 +51,18 @@ class HostedModel:
         self._predictor.send_pieces(PieceWriter(client, options.redis))
         self._computing = Computing(options, self._predictor, client, metrics)
         self._reported = self._predictor.learned
+        self._timed_out = 0
+
+    @property
+    def hangs(self) -> bool:
+        """True if calls have not returned in time, twice: further ones would end the process of all models."""
+        return self._timed_out >= _MOST_TIMEOUTS
 
     def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Compute and answer a batch; see `Computing.answer`."""
-        return self._computing.answer(batch)
+        for answered in self._computing.answer(batch):
+            self._timed_out += sum(one.fields.get("code") == InferenceTimeout.code for one in answered.answers)
+            yield answered
 
     def check(self) -> bool:
         """Let the watch compute a record again; return True if `report` has changed."""
@@ -73,7 +84,7 @@ class HostedModel:
 
 
 class AbsentModel:
-    """Answers all requests with an error: a model could not be loaded, or a request names the job instead of a model.
+    """Answers all requests with an error: a model is not loaded, or a request names the job instead of a model.
 
     Args:
         options: Options of the model, as if it were a job.

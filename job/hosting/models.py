@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from contextlib import ExitStack
+from dataclasses import replace
 
 import redis
 
@@ -14,15 +16,19 @@ from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.redis import connect, write_hash
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.job.hosting import deaths, now
+from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.slot_model import load_error, process_gauges
 from cluster_serving.protocol import memory
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
 from cluster_serving.protocol.hosted import HOST
+from cluster_serving.protocol.hosting.orders import KEPT_OUT
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
 
 log = logging.getLogger(__name__)
@@ -41,9 +47,14 @@ class HostedModels:
         first_attempt: False if Flink has started this slot again.
 
     Attributes:
+        client: Connection to the job's Redis.
         served: The models that are loaded, by name.
-        queues: These and all else that has a queue, by name: models that cannot be loaded, and the job itself, whose
+        queues: These and all else that has a queue, by name: models that are not loaded, and the job itself, whose
             requests name no model.
+        reports: Description of each model, by name.
+        options_of: Options of each model, by name.
+        kept: Fields of the record of each model that was changed, by name: a slot that starts again needs them.
+        unfinished: Changes by the thread that serves, which `Changes` writes to Redis.
 
     Raises:
         ModelError: If none can be loaded; that has been reported.
@@ -54,34 +65,69 @@ class HostedModels:
         self._keys = JobKeys(options.redis.job)
         # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
+        self._metrics = OncePerName(metrics)
         self.served: dict[str, HostedModel] = {}
         self.queues: dict[str, HostedModel | AbsentModel] = {}
-        self._reports: dict[str, SlotReport] = {}
+        self.reports: dict[str, SlotReport] = {}
+        self.options_of: dict[str, HostedOptions] = {}
+        self.kept: dict[str, dict[str, str]] = {}
+        self.unfinished: deque[Change] = deque()
+        self._due: deque[Change] = deque()
         with ExitStack() as opened:
-            self._client: redis.Redis = opened.enter_context(connect(options.redis))
-            self._reporter = SlotReporter(self._client, options.redis, options.submission, shared.index)
+            self.client: redis.Redis = opened.enter_context(connect(options.redis))
+            self._reporter = SlotReporter(self.client, options.redis, options.submission, shared.index)
             self._reporter.loading()
             opened.callback(self._reporter.close)
             opened.callback(_close, self.served)
             try:
-                self._load(OncePerName(metrics), first_attempt)
+                self._load(first_attempt)
             except Exception as error:
                 known = load_error(error)
                 self._reporter.failed(known.code, options.model.as_configured(str(known)))
                 raise
-            largest = max(one.options.batch.max_batch_size for one in self.served.values())
-            self._reporter.ready(SlotReport("", "", engine=f"{len(self.served)} models", max_batch_size=largest))
+            self._reporter.ready(self._summary())
             self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Release the models, and end the reports."""
         self._opened.close()
 
+    @property
+    def due(self) -> Change | None:
+        """The change that is made next; None if there is none."""
+        return self._due[0] if self._due else None
+
+    def plan(self, change: Change) -> None:
+        """Let a change be made between two batches; any thread may call this."""
+        self._due.append(change)
+
+    def apply(self, change: Change) -> None:
+        """Make the change that is due, in the thread that serves."""
+        name = change.name
+        change.earlier = self.served.pop(name, None)
+        if isinstance(change.model, HostedModel):
+            self.served[name] = change.model
+        if change.model is None:
+            self.queues.pop(name, None)
+        else:
+            self.queues[name] = change.model
+        if change.report is None:
+            self.reports.pop(name, None)
+        else:
+            self.reports[name] = change.report
+        self._name_all()
+        self._due.popleft()
+        change.made.set()
+
     def check(self, name: str) -> None:
-        """Report what requests have told of a model."""
-        if self.queues[name].check():
-            self._reports[name] = self.served[name].report()
-            write_hash(self._client, self._keys.models, {name: self._reports[name].to_json()})
+        """Report what requests have told of a model, and put it aside if it hangs."""
+        model = self.queues[name]
+        changed = model.check()
+        if isinstance(model, HostedModel) and model.hangs and all(change.name != name for change in self._due):
+            self._put_aside(name, f"it is put aside: its calls have not returned within {_limit(model)}, twice")
+        elif changed:
+            self.reports[name] = self.served[name].report()
+            write_hash(self.client, self._keys.models, {name: self.reports[name].to_json()})
             self._tell_clients(name)
 
     def publish(self) -> None:
@@ -90,64 +136,140 @@ class HostedModels:
         Raises:
             redis.RedisError: If Redis cannot be used.
         """
-        described = {name: report.to_json() for name, report in self._reports.items()}
-        write_hash(self._client, self._keys.models, described, replace=True)
+        described = {name: report.to_json() for name, report in self.reports.items()}
+        write_hash(self.client, self._keys.models, described, replace=True)
         for one in self.queues.values():
-            publish_limits(self._client, one.options.redis)
-        for name in self._reports.keys() & self.queues.keys():
+            publish_limits(self.client, one.options.redis)
+        for name in self.reports.keys() & self.queues.keys():
             self._tell_clients(name)
+
+    def describe(self, name: str) -> None:
+        """Write what has become of one model by a change; see `publish`."""
+        while (report := self.reports.get(name)) is not None:
+            write_hash(self.client, self._keys.models, {name: report.to_json()})
+            if (one := self.queues.get(name)) is not None:
+                publish_limits(self.client, one.options.redis)
+                self._tell_clients(name)
+            # Requests may have told something meanwhile.
+            if report is self.reports.get(name):
+                break
+        else:
+            self.client.hdel(self._keys.models, name)
+        self._reporter.ready(self._summary())
+
+    def load(self, one: HostedOptions) -> HostedModel:
+        """Load a model.
+
+        Raises:
+            Exception: If it cannot be loaded.
+        """
+        if one.refused:
+            raise ModelError(one.refused)
+        permissions.check(self.client, one.name)
+        own = self._options.of_hosted(one)
+        return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret)
+
+    def failed(self, one: HostedOptions, error: Exception) -> Change:
+        """Return the change to a model that cannot be loaded, and tell of it."""
+        known, own = load_error(error), self._options.of_hosted(one)
+        message, redis = own.model.as_configured(str(known)), own.redis
+        log.warning("model %s of job %s is not served: %s", one.name, self._options.redis.job, message)
+        self._reporter.tell(f"does not serve the model {one.name}: {message}")
+        report = replace(
+            self.reports.get(one.name) or SlotReport("", ""),
+            state="failed",
+            code=known.code,
+            error=message,
+            time=time.time(),
+            version=redis.version,
+            numbered=redis.numbered,
+        )
+        # Streams that Redis refuses cannot be read: a read of all would fail.
+        refused = isinstance(error, RedisUnavailable)
+        told = f"model {one.name!r} cannot be loaded: {message}"
+        return Change(one.name, None if refused else self._absent(one, told), report)
+
+    def unloaded(self, one: HostedOptions, has_gone: bool = False) -> Change:
+        """Return the change to a model that somebody has unloaded, or whose subfolder has gone."""
+        told = f"model {one.name!r} was unloaded; cluster-serving-cli update {one.name} loads it again"
+        if has_gone:
+            told = f"model {one.name!r} was removed from the job {self._options.redis.job}"
+        report = replace(
+            self.reports.get(one.name) or SlotReport("", ""),
+            state=UNLOADED,
+            code=None,
+            error=None,
+            time=time.time(),
+        )
+        return Change(one.name, self._absent(one, told), report)
+
+    def _absent(self, one: HostedOptions, told: str) -> AbsentModel:
+        own = self._options.of_hosted(one)
+        return AbsentModel(own, SharedSlot.of(own.redis.name, self._shared.index), ModelError(told))
+
+    def _put_aside(self, name: str, reason: str) -> None:
+        one = self.options_of[name]
+        change = self.failed(one, ModelError(reason))
+        self.kept[name] = {**self.kept.get(name, {}), KEPT_OUT: reason}
+        self.plan(change)
+        self.unfinished.append(change)
 
     def _tell_clients(self, name: str) -> None:
         # Clients know of no other job than the one that they name: they look for a report of its slots.
-        write_hash(self._client, JobKeys(name).slots(), {"0": self._reports[name].to_json()}, replace=True)
-        write_hash(self._client, JobKeys(name).record, {HOST: self._options.redis.job})
+        write_hash(self.client, JobKeys(name).slots(), {"0": self.reports[name].to_json()}, replace=True)
+        write_hash(self.client, JobKeys(name).record, {HOST: self._options.redis.job, **self.kept.get(name, {})})
 
-    def _load(self, metrics: Metrics, first_attempt: bool) -> None:
+    def _load(self, first_attempt: bool) -> None:
         options = self._options
-        permissions.check(self._client, options.redis.job)
-        secret = ("", "")
+        permissions.check(self.client, options.redis.job)
         if options.model.encrypted:
             # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
-            secret = wait_for_secret(self._client, options.redis.job, SECRET_TIMEOUT if first_attempt else 0.0)
-            self._reporter.secret = secret
+            timeout = SECRET_TIMEOUT if first_attempt else 0.0
+            self._reporter.secret = wait_for_secret(self.client, options.redis.job, timeout)
         began, before = time.monotonic(), memory.resident()
-        for hosted in options.hosted:
-            own = options.of_hosted(hosted)
-            try:
-                if hosted.refused:
-                    raise ModelError(hosted.refused)
-                permissions.check(self._client, hosted.name)
-                one = HostedModel(own, self._shared.index, self._client, metrics, secret)
-            except Exception as error:
-                self._refuse(own, error)
-                continue
-            self.served[hosted.name] = self.queues[hosted.name] = one
-            self._reports[hosted.name] = one.report()
-        names = ", ".join([*self.served][:_MOST_TOLD]) + (", ..." if len(self.served) > _MOST_TOLD else "")
-        unnamed = InvalidInput(f"the job {options.redis.job} serves several models; name one of them: {names}")
-        self.queues[options.redis.job] = AbsentModel(options, self._shared, unnamed)
+        self.kept = now.read(self.client, options)
+        for name, kept in self.kept.items():
+            one = self.options_of[name] = now.options_of(options, name, kept)
+            self._begin(one, kept)
+        self._name_all()
         self.publish()
-        if not self.served:
-            first, report = next(iter(self._reports.items()))
-            raise ModelError(f"none of the models of {options.model.path} can be loaded; {first}: {report.error}")
+        was_changed = any(any(fields.values()) for fields in self.kept.values())
+        if not (self.served or was_changed):
+            told = "; ".join(f"{name}: {report.error}" for name, report in [*self.reports.items()][:_MOST_TOLD])
+            raise ModelError(f"none of the models of {options.model.path} can be loaded; {told}")
         self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
 
-    def _refuse(self, options: JobOptions, error: Exception) -> None:
-        known = load_error(error)
-        message, redis = options.model.as_configured(str(known)), options.redis
-        log.warning("model %s of job %s is not served: %s", redis.job, self._options.redis.job, message)
-        self._reporter.tell(f"does not serve the model {redis.job}: {message}")
-        self._reports[redis.job] = SlotReport(
-            *("", "failed"), code=known.code, error=message, version=redis.version, numbered=redis.numbered,
-            time=time.time(),
-        )  # fmt: skip
-        if isinstance(error, RedisUnavailable):
-            # Its streams cannot be read: a read of all would fail.
-            return
-        shared = SharedSlot.of(redis.name, self._shared.index)
-        self.queues[redis.job] = AbsentModel(
-            options, shared, ModelError(f"model {redis.job!r} cannot be loaded: {message}")
-        )
+    def _begin(self, one: HostedOptions, kept: dict[str, str]) -> None:
+        """Load a model when the slot starts."""
+        try:
+            if not kept.get(KEPT_OUT) and (cause := deaths.cause(self.client, one.name)):
+                kept[KEPT_OUT] = cause
+            if kept.get(KEPT_OUT) == UNLOADED:
+                change = self.unloaded(one)
+            elif reason := kept.get(KEPT_OUT):
+                change = self.failed(one, ModelError(reason))
+            else:
+                model = self.load(one)
+                change = Change(one.name, model, model.report())
+        except Exception as error:
+            change = self.failed(one, error)
+        self.plan(change)
+        self.apply(change)
+
+    def _name_all(self) -> None:
+        """Let requests that name the job instead of a model be answered with the names of its models."""
+        options, served = self._options, sorted(self.served)
+        names = ", ".join(served[:_MOST_TOLD]) + (", ..." if len(served) > _MOST_TOLD else "")
+        unnamed = InvalidInput(f"the job {options.redis.job} serves several models; name one of them: {names}")
+        self.queues[options.redis.job] = AbsentModel(options, self._shared, unnamed)
+
+    def _summary(self) -> SlotReport:
+        largest = max((one.options.batch.max_batch_size for one in self.served.values()), default=0)
+        return SlotReport("", "", engine=f"{len(self.served)} models", max_batch_size=largest)
+
+
+def _limit(model: HostedModel) -> str:
+    return f"{model.options.model.inference_timeout_s:g} s (inferenceTimeout)"
 
 
 def _close(served: dict[str, HostedModel]) -> None:

@@ -37,7 +37,7 @@ class Host:
         clock: The clock of that Redis.
         view: Generations of the job.
         consumer: Consumer that requests are delivered to. It is the same after each start: a job that serves several
-            models has one slot, and is not changed while it runs.
+            models has one slot, and no generations beside each other.
         metrics: Metrics of the function that reads.
         stages: What makes the stages of a queue, in their order.
     """
@@ -115,6 +115,12 @@ class ModelQueue:
         """Look for requests that are pending: the reply of Redis that had them may be lost."""
         self._held = []
         self._reader.start_over()
+
+    def succeed(self, earlier: ModelQueue) -> None:
+        """Take over what another queue of the model has read; its gathered requests have been answered."""
+        self._held, self._is_full = earlier._held, earlier._is_full
+        if earlier._reader.recovering:
+            self._reader.start_over()
 
     def give(self, replies: Replies, count: int) -> None:
         """Take requests that a read of several queues has found, of which it takes `count` from a stream at most."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
 from cluster_serving.job.hosting.blocking import BlockingRead, Replies
+from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.queue import Host, ModelQueue
@@ -107,8 +109,10 @@ class Serving:
         is_busy = False
         while time.monotonic() < end:
             try:
+                while change := self._models.due:
+                    yield from self._change(change)
                 name = self._next()
-                entries = self._queues[name].read() if name else []
+                entries = self._queue(name).read() if name else []
             except RedisError as error:
                 self._failed(error)
                 return
@@ -139,6 +143,25 @@ class Serving:
             self._used_at[name] = began
             yield from queue.gather(entries)
         self._turns.spent(name, time.monotonic() - began, queue.goes_on)
+
+    def _change(self, change: Change) -> Iterator[GatheredBatch]:
+        """Let another model serve the requests of a name, or none if it has gone."""
+        name, earlier = change.name, self._queues.pop(change.name, None)
+        if earlier is not None:
+            # What has been gathered is computed by the model that it was gathered for.
+            yield from earlier.expire(math.inf)
+            del self.names[earlier.flow.id]
+            earlier.close()
+        self._models.apply(change)
+        if name not in self._models.queues:
+            self._turns.remove(name)
+            self._used_at.pop(name, None)
+            return
+        if earlier is not None:
+            self._queue(name).succeed(earlier)
+        # A read that waits now has no streams of a new model.
+        self._used_at[name] = time.monotonic()
+        self._turns.add(name)
 
     def _expired(self, name: str) -> Iterator[GatheredBatch]:
         began = time.monotonic()
@@ -251,6 +274,8 @@ class Serving:
             by_name.setdefault(stream.decode().partition(":")[0], []).append((stream, raw))
         now = time.monotonic()
         for name, found in by_name.items():
+            if name not in self._models.queues:
+                continue
             self._queue(name).give(found, count)
             self._used_at[name] = now
             self._turns.add(name)

@@ -40,6 +40,11 @@ class Turns:
         if goes_on:
             self._waiting[name] = None
 
+    def remove(self, name: str) -> None:
+        """Forget a queue."""
+        self._waiting.pop(name, None)
+        self._served.pop(name, None)
+
     def clear(self) -> None:
         """Forget which requests wait."""
         self._waiting.clear()

@@ -46,7 +46,7 @@ COMMANDS = {
     "stop": Command(
         "running",
         "stop",
-        "Stop a job; its queued requests stay in Redis.",
+        "Stop a job, or one of its models; queued requests stay in Redis.",
     ),
     "forget": Command(
         "removing",
@@ -63,7 +63,7 @@ COMMANDS = {
     "update": Command(
         "changing",
         "update",
-        "Let a running job serve the model and the configuration as they are now, without a gap.",
+        "Let a running job, or one of its models, serve model and configuration as they are now, without a gap.",
     ),
     "scale": Command(
         "changing",
@@ -78,7 +78,7 @@ COMMANDS = {
     "rollback": Command(
         "changing",
         "rollback",
-        "End the canary or shadow of a job; without one, serve again what the job served before, without a gap.",
+        "End the canary or shadow of a job; without one, serve again what it, or one of its models, served before.",
     ),
     "shutdown": Command(
         "removing",

@@ -17,14 +17,17 @@ from cluster_serving.launcher.commands.arguments import (
     named,
 )
 from cluster_serving.launcher.commands.running import by_command, start_front_end, start_job
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import lifecycle
 from cluster_serving.launcher.jobs.restart import restart as restart_job
-from cluster_serving.launcher.rollout import change
+from cluster_serving.launcher.rollout import change, model_change
 from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import front_end
 from cluster_serving.launcher.terminal import Progress, console
+from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.settings.errors import SettingsError
 
 _IN_PLACE = "Stop the job first, for a machine without the memory for two generations."
@@ -64,10 +67,13 @@ def update(
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help=_IN_PLACE)] = False,
 ) -> None:
-    """Let a running job serve the model and the configuration as they are now, without a gap."""
+    """Let a running job, or one of its models, serve model and configuration as they are now, without a gap."""
     config = logged_config(config_path)
     front_end.check(config, config_path, False)
     if job not in (None, config.job_name):
+        if repository.find(config) and not (canary or shadow or in_place):
+            _change_model(config, job or config.job_name, model_change.load)
+            return
         raise LaunchError(
             f"{config_path} is the configuration of job {config.job_name}, and not of {job}; name that of {job} with -c"
         )
@@ -107,8 +113,21 @@ def promote(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
 
 
 def rollback(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
-    """End the canary or shadow of a job; without one, serve again what the job served before, without a gap."""
+    """End the canary or shadow of a job; without one, serve again what it, or one of its models, served before."""
+    config = config_of(config_path)
+    if job and model_change.serves(config, job):
+        _change_model(config, job, model_change.rollback)
+        return
     _change(job, config_path, change.rollback)
+
+
+def _change_model(config: Config, name: str, make: Callable[[Config, str], SlotReport | None]) -> None:
+    with Progress():
+        try:
+            found = make(config, name)
+        except ServingError as error:
+            raise LaunchError(f"the model {name} is not changed: {error}") from None
+    console.print(f"The model {name} is removed." if found is None else f"{name}: {found.summary}")
 
 
 def _update_beside(config: Config, config_path: Path, canary: float = 0.0, shadow: float = 0.0) -> None:

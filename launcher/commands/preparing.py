@@ -37,8 +37,8 @@ def init(
         typer.Option(
             "--from",
             metavar="DIRECTORY",
-            help="Take over a model and its settings: a *.mar of TorchServe, or a folder of Triton, TensorFlow "
-            "Serving, MLflow or Hugging Face.",
+            help="Take over models and their settings: a *.mar of TorchServe, a folder of Triton, TensorFlow Serving, "
+            "MLflow, BentoML or Hugging Face, or a manifest of KServe or Seldon Core.",
         ),
     ] = None,
 ) -> None:
@@ -54,7 +54,9 @@ def init(
             raise SettingsError(f"{config_path} exists already; edit it, or use --force to overwrite it")
         if taken:
             taken.write(model, force)
-        model.mkdir(parents=True, exist_ok=True)
+        if "modelPath" not in known:
+            model.mkdir(parents=True, exist_ok=True)
+        config_path.parent.mkdir(parents=True, exist_ok=True)
         config_path.write_text(text, "utf8")
         written = templates.write(model, force) if handler else []
     except OSError as error:

@@ -203,7 +203,8 @@ def _within(p50_ms: float | None, p99_ms: float | None) -> str:
 
 
 def _hosted(one: HostedModel) -> str:
-    words = printable(one.model if one.state == "ready" else ": ".join(filter(None, [one.state, one.error])))
+    told = [one.model, one.error] if one.state == "ready" else [one.state, one.error]
+    words = printable((", " if one.state == "ready" else ": ").join(filter(None, told)))
     dead = f", {one.dead_letters} dead letters (cluster-serving-cli dead list {one.name})" if one.dead_letters else ""
     return f"{words}; {one.queued} queued, {one.answered} answered{dead}"
 

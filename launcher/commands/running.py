@@ -20,6 +20,7 @@ from cluster_serving.launcher.commands.arguments import (
 from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import lifecycle, model_files
+from cluster_serving.launcher.rollout import model_change
 from cluster_serving.launcher.services import controller, front_end
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.terminal import Progress, console
@@ -45,9 +46,14 @@ def start(
 
 
 def stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
-    """Stop a job; its queued requests stay in Redis."""
+    """Stop a job, or one of its models; queued requests stay in Redis."""
     config = logged_config(config_path) if config_path.exists() else config_of(config_path)
     name = named(job, config, config_path)
+    if model_change.serves(config, name):
+        with Progress():
+            model_change.unload(config, name)
+        console.print(f"Unloaded the model {name}; cluster-serving-cli update {name} loads it again.")
+        return
     with Progress():
         say(f"Stopping job {name}")
         lifecycle.refuse_elsewhere(config, name, "stopped")

@@ -13,8 +13,8 @@ import yaml
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
-from cluster_serving.launcher.config import targets
-from cluster_serving.launcher.config.model import Config, with_targets
+from cluster_serving.launcher.config import stages, targets
+from cluster_serving.launcher.config.model import Config, with_all_keys
 from cluster_serving.settings import original_keys, sources, yaml_file
 from cluster_serving.settings.errors import SettingsError
 from cluster_serving.settings.model import Given, Settings, expected, keys, load, shown
@@ -30,10 +30,6 @@ _SECTIONS = {
     "autoscale": """\
 # Number of slots that follows the load, between two limits (docs/how-to/changes.md#without-a-command).
 autoscale:
-""",
-    "payloadLog": """\
-# A log of what clients send and get, for tools that watch the data (docs/how-to/traces.md).
-payloadLog:
 """,
     "flink": """\
 # Where the job runs, and what it brings there; docs/how-to/deploy/ has a page for each target.
@@ -72,7 +68,7 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
     except OSError as error:
         # For instance in a folder of another user: `Path.exists` would raise some of these, and hide others.
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    kind = with_targets()
+    kind = with_all_keys()
     file = _checked_keys(yaml_file.read(path, text, warn), warn)
     sources.warn_of_mistyped(kind, os.environ, warn)
     config = load(kind, [sources.environment(kind, os.environ), file], str(path))
@@ -94,7 +90,7 @@ def values_of(given: Mapping[str, Given], folder: Path) -> dict[str, Any]:
     Raises:
         SettingsError: If a value is not what was expected.
     """
-    kind = with_targets()
+    kind = with_all_keys()
     config = load(kind, [{**given, "modelPath": Given(str(folder), str(folder))}], str(folder))
     names = {field.alias or to_camel(name): name for name, field in kind.model_fields.items()}
     return {names[key]: getattr(config, names[key]) for key in given}
@@ -106,7 +102,7 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
     Raises:
         SettingsError: If a key is unknown, is given twice, or asks for what this product does not do.
     """
-    kind = with_targets()
+    kind = with_all_keys()
     given: dict[str, Given] = {}
     for name, (value, place, written) in entries:
         key = name.lower()
@@ -144,8 +140,10 @@ def template(values: Mapping[str, Any] = MappingProxyType({})) -> str:
     """Return the text of a new `config.yaml`: every key with its meaning and default; `values` are set."""
     parts = [_HEADER]
     nested = {section: [heading] for section, heading in _SECTIONS.items()}
-    # Those of targets come last.
-    kinds: tuple[type[Settings], ...] = (Config, *targets.keys())
+    for stage in stages.kinds():
+        nested |= {section: [f"{comment}{section}:\n"] for section, comment in stage.headings.items()}
+    # Those of stages and targets come last.
+    kinds: tuple[type[Settings], ...] = (Config, *stages.kinds(), *targets.keys())
     known = dict(chain(*(keys(kind).items() for kind in kinds)))
     ordered = {key: known[key] for key in _FIRST} | known
     for number, (key, field) in enumerate(ordered.items()):

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from cluster_serving.job.options import MOST_ROWS, BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher.config import stages
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST
 from cluster_serving.protocol import cgroup
@@ -83,6 +84,7 @@ def job_options(
             version=str(config.model_version if numbered else version),
             numbered=numbered,
             shadow=False,
+            stages=tuple(stages.values(config).items()),
         ),
         batch=_options(BatchOptions, "batch", config, max_rows=config.max_batch_size or MOST_ROWS),
         image=_options(

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.config import targets
+from cluster_serving.launcher.config import stages, targets
 from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion, WholeInputs
 from cluster_serving.protocol import failover, filters
 from cluster_serving.protocol.record_key import RecordKey
@@ -22,7 +22,6 @@ from cluster_serving.settings.values import (
     Cores,
     Divisors,
     Filter,
-    Folder,
     Names,
     Padding,
     Pair,
@@ -43,7 +42,7 @@ NO_FOLDER = "none"
 
 _JOB_NAME = "letters, digits, '_', '-' and '.', or {such a name} in braces; up to 200 of them, and not . or .. alone"
 _COUNT = "a whole number of at least 1"
-_NAMES = "names separated by commas, or a list"
+NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"
 POOLING = "mean, cls, last, max, mean_sqrt_len_tokens, weightedmean"
 _POOLING_TEXT = r"^(|POOL( *\+ *POOL)*)$".replace("POOL", f"({POOLING.replace(', ', '|')}|lasttoken)")
@@ -169,8 +168,8 @@ class Config(Settings):
         "cluster-serving-start stores it in model_secured; empty: it is stored there in another way.",
         repr=False,
     )
-    inputs: Names = key("", _NAMES, "Inputs of the model to feed, in this order; empty: its own.")
-    outputs: Names = key("", _NAMES, "Outputs of the model to return, in this order; empty: all.")
+    inputs: Names = key("", NAMES, "Inputs of the model to feed, in this order; empty: its own.")
+    outputs: Names = key("", NAMES, "Outputs of the model to return, in this order; empty: all.")
     input_shapes: Shapes = key(
         [],
         "a list of shapes, such as [[3,224,224]]",
@@ -389,35 +388,6 @@ class Config(Settings):
         ge=1,
     )
 
-    payload_log_sample: float = key(
-        0.0,
-        "a number from 0 to 1",
-        "Share of the requests whose inputs, outputs, version and latency are written (docs/how-to/traces.md); 0: "
-        "none.",
-        alias="payloadLog.sample",
-        ge=0,
-        le=1,
-    )
-    payload_log_to: str = key(
-        "payload-log",
-        "the path of a folder, or an address such as s3://bucket/folder",
-        "Where they are written: Parquet files in a folder of the machine of each slot, or in a store.",
-        alias="payloadLog.to",
-        min_length=1,
-    )
-    payload_log_without: Names = key(
-        "",
-        _NAMES,
-        "Columns to leave out, such as uri, input.image or output.*.",
-        alias="payloadLog.without",
-    )
-    tensorboard: Folder = key(
-        "",
-        "true, the path of a folder, or empty",
-        "Folder in which the first slot writes Serving Throughput and Total Records Number for TensorBoard, in a "
-        "folder per job. true: tensorboard in the folder of this file. Empty: none.",
-    )
-
     flink_target: str = key(
         "",
         f"{', '.join(targets.names()[:-1])} or {targets.names()[-1]}, or empty",
@@ -557,15 +527,15 @@ class Config(Settings):
         """Return a copy whose paths of folders are absolute; a relative one starts at the folder."""
         keys = [] if is_url(self.model_path) else ["model_path"]
         keys += [] if self.payload_folder in ("", NO_FOLDER) else ["payload_folder"]
-        keys += ["payload_log_to"] if self.payload_log_sample and "://" not in self.payload_log_to else []
-        keys += ["tensorboard"] if self.tensorboard else []
+        of_stages = stages.values(self)
+        keys += [name for kind in stages.kinds() if isinstance(self, kind) for name in kind.folders(of_stages)]
         paths = {key: str((folder / os.path.expanduser(getattr(self, key))).absolute()) for key in keys}
         return self.model_copy(update=paths)
 
 
 @cache
-def with_targets() -> type[Config]:
-    """Return `Config` with the keys of all targets that are installed.
+def with_all_keys() -> type[Config]:
+    """Return `Config` with the keys of the stages, and of all targets that are installed.
 
     Raises:
         SettingsError: If a target cannot be imported.
@@ -573,5 +543,6 @@ def with_targets() -> type[Config]:
     # The options of the first base count, and not those that pydantic merges.
     content = {"model_config": Config.model_config, "__module__": __name__, "__doc__": Config.__doc__}
     return cast(
-        "type[Config]", new_class("Config", (Config, *targets.keys()), exec_body=lambda body: body.update(content))
+        "type[Config]",
+        new_class("Config", (Config, *stages.kinds(), *targets.keys()), exec_body=lambda body: body.update(content)),
     )

@@ -100,9 +100,6 @@ def problem(config: Config, found: Repository) -> str:
         return f"{key}, and {several} has one copy of each; remove the key (threadPerModel sets the threads of a copy)"
     if config.execution_mode != "thread":
         return f"executionMode: {config.execution_mode}, and {several} runs in thread mode alone; remove the key"
-    if config.watch_model or config.model_control:
-        key = "watchModel" if config.watch_model else "modelControl"
-        return f"{key}: true, and {several} loads them when it starts; remove the key, and use cluster-serving-restart"
     if config.target != "local":
         return f"flink.target is {config.target}, and {several} runs on this machine alone; start a job for each model"
     if "+cluster://" in config.redis_url:
@@ -124,17 +121,22 @@ def laid_out(config: Config) -> Config:
 
 def with_models(config: Config, options: JobOptions, names: Sequence[str]) -> JobOptions:
     """Return options of a job with those of its models, whose subfolders are in the folder that the options name."""
-    return replace(options, hosted=tuple(_hosted(config, options, name) for name in names))
+    models = (hosted(config, options, name, Path(options.model.path, name)) for name in names)
+    return replace(options, hosted=tuple(models))
 
 
-def _hosted(config: Config, options: JobOptions, name: str) -> HostedOptions:
-    folder, refused, own = Path(options.model.path, name), "", config
+def hosted(config: Config, options: JobOptions, name: str, folder: Path, version: str = "1") -> HostedOptions:
+    """Return the options of one model of a job, whose files, or a copy of them, are in a folder.
+
+    `version` is that of a model without versions.
+    """
+    refused, own = "", config
     try:
         own = _with_own_keys(config, Path(config.model_path, name))
         own = resolved(own.model_copy(update={"model_path": str(folder)}))
     except (ServingError, SettingsError) as error:
         refused, own = str(error), config.model_copy(update={"model_path": str(folder)})
-    made = job_options(own, options.submission, version=int(options.redis.version))
+    made = job_options(own, options.submission, version=int(version))
     configured = str(Path(options.model.configured, name)) if options.model.configured else ""
     return HostedOptions(
         *(name, replace(made.model, configured=configured), made.batch, made.image, made.post_processing),

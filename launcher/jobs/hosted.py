@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import model_files
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.hosted import HOST
+from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.orders import (
+    CONTENT,
+    DEATHS,
+    KEPT_OUT,
+    OPTIONS,
+    REFUSED,
+    REFUSED_CONTENT,
+    VERSION,
+)
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.stats import LAST_ANSWER, JobStats
+
+_OF_CHANGES = (OPTIONS, KEPT_OUT, DEATHS, REFUSED, REFUSED_CONTENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +37,9 @@ class HostedModel:
 
     Attributes:
         name: Its name.
-        state: `loading`, `ready` or `failed`; while no slot is ready, the state of the slot.
+        state: `loading`, `ready`, `failed` or `unloaded`; while no slot is ready, the state of the slot.
         model: Engine, device, inputs and outputs in words; empty if it is not loaded.
-        error: Reason why it cannot be loaded; empty if it is.
+        error: Reason why it is not served, or why its new files are not while earlier ones are; empty for neither.
         queued: Number of its queued requests.
         answered: Number of its requests that were answered since `cluster-serving-start`.
         dead_letters: Number of its dead letters.
@@ -50,7 +65,8 @@ def read(store: JobStore) -> list[HostedModel]:
             for stream in (*keys.streams, keys.dead_letters):
                 pipeline.xlen(stream)
             *queued, dead, answered = pipeline.get(keys.answered).execute()
-        error, state = report.error or "", report.state if report.state == "failed" else of_slot or report.state
+        known = report.state if report.state in ("failed", UNLOADED) else of_slot or report.state
+        state, error = known, report.error or store.client.hget(keys.record, REFUSED) or ""
         found.append(HostedModel(name, state, report.summary, error, sum(queued), int(answered or 0), dead))
     return found
 
@@ -86,18 +102,59 @@ def refuse(store: JobStore, advice: str) -> None:
         raise LaunchError(f"{store.job} is a model of the job {host}, and not a job; {advice.format(host=host)}")
 
 
+def check_free(store: JobStore, names: Iterable[str], folder: str) -> None:
+    """Check that no other job has the name of a model of a job, and none serves a model of that name.
+
+    Raises:
+        LaunchError: If one does: the streams of two models would be the same.
+    """
+    for name in names:
+        other = JobStore(store.client, name)
+        if other.record().state:
+            raise LaunchError(
+                f"the model {name} has the name of a job; rename its subfolder of {folder}, or remove the job with "
+                f"cluster-serving-stop {name} and cluster-serving-cli forget {name}"
+            )
+        if (host := host_of(other)) not in ("", store.job):
+            raise LaunchError(
+                f"the job {host} serves a model of the name {name}, too; rename the subfolder of {folder}"
+            )
+
+
+def content(one: HostedOptions) -> str:
+    """Return a fingerprint of the files with which a model is loaded."""
+    return model_files.content(Path(one.model.path), one.version if one.numbered else "")
+
+
+def counted(one: HostedOptions) -> list[str]:
+    """Return the fields of a model's record by which its changes are counted."""
+    return [VERSION, one.version, CONTENT, content(one)]
+
+
+def next_version(store: JobStore, one: HostedOptions) -> str:
+    """Return the version of a model: that of its folder, or the number of its changes."""
+    if one.numbered:
+        return one.version
+    last, known = store.client.hmget(JobKeys(one.name).record, VERSION, CONTENT)
+    number = int(last) if last and last.isdecimal() else 0
+    return str(number if number and known == content(one) else number + 1)
+
+
 def announce(store: JobStore, options: JobOptions) -> None:
     """Describe the models of a job that is about to start as loading, in place of those that it had before."""
-    before, now = store.models(), [one.name for one in options.hosted]
+    before, now = store.models(), {one.name for one in options.hosted}
+    store.client.delete(orders.key(store.job))
     if not (before or now):
         return
     for name in before:
         store.client.delete(JobKeys(name).answered)
-    for name in sorted(before.keys() - set(now)):
-        _remove(store, name, options.model.as_configured(options.model.path))
+    for name in sorted(before.keys() - now):
+        remove(store, name, options.model.as_configured(options.model.path))
     fields: list[str] = []
-    for name in now:
-        store.write(JobKeys(name).record, [HOST, store.job])
+    for one in options.hosted:
+        name, record = one.name, JobKeys(one.name).record
+        store.client.hdel(record, *_OF_CHANGES)
+        store.write(record, [HOST, store.job, *counted(one)])
         report = replace(before.get(name, SlotReport("", "")), state="loading", code=None, error=None)
         fields += [name, report.to_json()]
     if fields:
@@ -106,7 +163,7 @@ def announce(store: JobStore, options: JobOptions) -> None:
         store.client.delete(store.keys.models)
 
 
-def _remove(store: JobStore, name: str, folder: str) -> None:
+def remove(store: JobStore, name: str, folder: str) -> None:
     """Remove the keys of a model that is not in the folder any more, unless somebody may still want them."""
     one = JobStore(store.client, name)
     queued, dead = sum(map(store.client.xlen, one.keys.streams)), store.client.xlen(one.keys.dead_letters)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import fcntl
 import shutil
+import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from cluster_serving.job.options import JobOptions
+from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2)
@@ -47,11 +49,51 @@ def keep(home: Path, config: Config, options: JobOptions) -> JobOptions:
     return replace(options, model=replace(options.model, path=str(folder), configured=options.model.path))
 
 
+def of_model(options: JobOptions, source: Path) -> Path:
+    """Return a copy of one model of a job that serves several, beside those of its start; the source if there is none.
+
+    Raises:
+        LaunchError: If a file cannot be copied: somebody may be writing the folder.
+    """
+    if not options.model.configured:
+        return source
+    folder = Path(options.model.path, f"{source.name}@{uuid.uuid4().hex[:12]}")
+    try:
+        shutil.copytree(source, folder, copy_function=_copy)
+    except (OSError, shutil.Error) as error:
+        remove(folder)
+        raise LaunchError(f"no copy of {source} can be made: {error}; try again when its files are complete") from None
+    return folder
+
+
+def remove(folder: Path) -> None:
+    """Remove the copy of a model."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def tidy_models(before: JobOptions, *used: JobOptions) -> None:
+    """Remove the copies of models that options name and none in use do; those of a start stay."""
+    kept = {_copy_of(options, one) for options in used for one in options.hosted}
+    for one in before.hosted:
+        folder = _copy_of(before, one)
+        if "@" in folder.name and folder not in kept:
+            remove(folder)
+
+
+def _copy_of(options: JobOptions, one: HostedOptions) -> Path:
+    """Return the subfolder of a model in the copy of a job; with numbers, its options name one below."""
+    root, path = Path(options.model.path), Path(one.model.path)
+    return root / path.relative_to(root).parts[0] if root in path.parents else path
+
+
 def tidy(home: Path, used: Iterable[JobOptions]) -> None:
     """Remove the copies that no options name."""
-    named = {options.model.path for options in used}
+    paths = [path for options in used for path in (options.model.path, *(one.model.path for one in options.hosted))]
+    named = {*map(Path, paths)}
+    # A model that was rolled back is in the copy of an earlier start.
+    named |= {parent for path in named for parent in path.parents}
     for folder in _copies(home).glob("*"):
-        if str(folder) not in named:
+        if folder not in named:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -2,10 +2,12 @@
 
 import hashlib
 import os
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
 from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config.file import FILE_NAME
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.model_files import MOST_FILES, files
@@ -39,3 +41,19 @@ def fingerprint(folder: Path, version: str = "") -> str:
     if not lines:
         return ""
     return hashlib.sha256("\n".join([version, *lines]).encode("utf8", "surrogateescape")).hexdigest()
+
+
+def content(folder: Path, version: str = "") -> str:
+    """Return a text that changes with the files of a model, and is the same for a copy that keeps their times.
+
+    It also changes with the version, and with the configuration that the folder of all versions has.
+    """
+    lines = [version]
+    for path in islice(files(folder), MOST_FILES):
+        with suppress(OSError):
+            status = os.stat(path)
+            lines.append("\0".join(map(str, (os.path.relpath(path, folder), status.st_size, status.st_mtime_ns))))
+    own = (folder.parent if version else folder) / FILE_NAME
+    with suppress(OSError):
+        lines.append(own.read_text("utf8", "replace"))
+    return hashlib.sha256("\n".join(lines).encode("utf8", "surrogateescape")).hexdigest()

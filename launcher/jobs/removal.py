@@ -34,7 +34,7 @@ def forget(config: Config, job: str) -> None:
             if active:
                 raise LaunchError(f"job {job} is {active[0].state}; run cluster-serving-stop {job} before")
             _check_elsewhere(store, flink)
-        hosted.refuse(store, "remove it from the folder of that job, and run cluster-serving-restart")
+        hosted.refuse(store, "remove its subfolder, and run cluster-serving-cli update with its name")
         target.records.forget(job)
         target.records.forget_earlier(job)
         model_copy.tidy(target.home.path, target.records.known())

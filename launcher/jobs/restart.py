@@ -69,11 +69,15 @@ def _preflight(services: Services, config: Config) -> None:
     """Check that the model of a job can be loaded, where that is possible beside the job that runs.
 
     Raises:
-        LaunchError: If the model cannot be loaded.
+        LaunchError: If the model cannot be loaded, or the name of one of several is taken.
     """
     secret = services.store.secret(config)
-    if repository.find(config):
+    if models := repository.find(config):
         # A model that cannot be loaded does not keep the others from starting.
+        try:
+            hosted.check_free(services.store, models.names, config.model_path)
+        except LaunchError as error:
+            raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
         return
     options = job_options(config, "preflight")
     if not services.target.is_here or secret is None:

@@ -6,28 +6,52 @@ No code of theirs is run, and no pickle is loaded: their files are read as text 
 from collections.abc import Callable
 from pathlib import Path
 
+from cluster_serving.job.remote.url import ARCHIVES
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import hugging_face, mlflow, tensorflow_serving, torchserve, triton
+from cluster_serving.launcher.origins import (
+    bentoml,
+    hugging_face,
+    kserve,
+    mlflow,
+    mlserver,
+    seldon,
+    storage,
+    tensorflow_serving,
+    torchserve,
+    triton,
+)
 from cluster_serving.launcher.origins.taken import Taken
 
-_ORIGINS: dict[str, Callable[[Path], Taken | None]] = {
-    origin.EXPECTED: origin.read for origin in (torchserve, mlflow, triton, tensorflow_serving, hugging_face)
-}
+_READERS = (torchserve, mlflow, mlserver, bentoml, triton, tensorflow_serving, hugging_face)
+_ORIGINS: dict[str, Callable[[Path], Taken | None]] = {origin.EXPECTED: origin.read for origin in _READERS}
 """What is expected, for messages → what reads it."""
+
+_MANIFESTS: dict[str, Callable[[Path, storage.Reader], Taken | None]] = {
+    origin.EXPECTED: origin.read for origin in (kserve, seldon)
+}
+"""The same of manifests, which name models of the others."""
 
 
 def read(path: Path) -> Taken:
-    """Return what can be taken over from the folder or archive of another server.
+    """Return what can be taken over from the folder, archive or manifest of another server.
 
     Raises:
         LaunchError: If it is none that is known, or its model cannot be served; the message has the way out.
     """
     if not path.exists():
         raise LaunchError(f"{path} does not exist; name the folder or archive that the other server serves")
-    for read_origin in _ORIGINS.values():
-        if (taken := read_origin(path)) is not None:
-            return taken
+    taken = _of_files(path)
+    for read_manifest in _MANIFESTS.values():
+        taken = taken or read_manifest(path, _of_files)
+    if taken:
+        return taken
+    if path.is_file() and path.name.lower().endswith(ARCHIVES):
+        raise LaunchError(f"{path} is an archive: unpack it, and name its folder")
     found = ", ".join(sorted(entry.name for entry in path.iterdir())[:20]) if path.is_dir() else "a file"
-    raise LaunchError(
-        f"{path} is not the model of a server that is known here. Found: {found}. Expected: {'; '.join(_ORIGINS)}"
-    )
+    expected = "; ".join([*_ORIGINS, *_MANIFESTS])
+    raise LaunchError(f"{path} is not the model of a server that is known here. Found: {found}. Expected: {expected}")
+
+
+def _of_files(path: Path) -> Taken | None:
+    """Return what the first server takes that knows the files; None if none does."""
+    return next((taken for read_origin in _ORIGINS.values() if (taken := read_origin(path)) is not None), None)

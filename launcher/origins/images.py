@@ -10,6 +10,10 @@ _FILE = "preprocessor_config.json"
 _FACTS = ("image_processor_type", "feature_extractor_type", "processor_class", "_valid_processor_keys")
 _SAVE = "AutoImageProcessor.from_pretrained(...).save_pretrained(...) of transformers writes a file that has it"
 _BILINEAR = 2
+_SCALED = (
+    "the mean of pixels that the library takes where it makes images smaller: imageResize does not, so numbers differ, "
+    "the more the larger the image; clients, or preprocess of a handler, may send images scaled with Pillow"
+)
 
 
 def take(taken: Taken, folder: Path) -> None:
@@ -58,8 +62,8 @@ def _take_size(taken: Taken, images: Fields) -> None:
         taken.left.append(f"the size of images, which {_FILE} does not have as height and width: set imageResize")
         return
     taken.keys["imageResize"] = f"{found[0]},{found[1]}"
-    if resample != _BILINEAR:
-        taken.left.append(f"resample {resample} of {_FILE}: imageResize scales linearly, so numbers differ a little")
+    kind = "" if resample == _BILINEAR else f"resample {resample} of {_FILE}, and "
+    taken.left.append(f"{kind}{_SCALED}")
 
 
 def _size(value: Any) -> tuple[int, int] | None:

@@ -1,11 +1,12 @@
 """MLflow: the folder of a model with its file `MLmodel`."""
 
+from functools import partial
 from pathlib import Path
 
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import torchserve
+from cluster_serving.launcher.origins import several, torchserve
 from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
 from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, external_data, member, tree
 
@@ -14,7 +15,12 @@ EXPECTED = "a model of MLflow, MLmodel"
 _FILE = "MLmodel"
 _FACTS = ("artifact_path", "mlflow_version", "model_id", "model_size_bytes", "model_uuid", "run_id", "utc_time_created")
 _NATIVE = {"xgboost": "model.ubj", "lightgbm": "model.txt", "catboost": "model.cbm", "onnx": "model.onnx"}
-"""Flavors whose file is served as it is → its name here."""
+"""Flavors whose file is served as it is → its name here, but for the suffixes of XGBoost."""
+
+_SUFFIXES = (".json", ".ubj", ".xgb")
+_BESIDE = ("MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt", "registered_model_meta")
+_ANOTHER_WAY = "another way to load the same file, which a job does not take"
+_DEVICE = "the key device says where a model is computed"
 
 _REMEDIES = {
     "xgboost": "save it with model.save_model('model/model.ubj')",
@@ -28,9 +34,19 @@ _REMEDIES = {
 
 
 def read(path: Path) -> Taken | None:
-    """Return the model of a folder; None if it has no `MLmodel`."""
-    if not (path / _FILE).is_file():
+    """Return the model of a folder, or those of its subfolders; None if there is no `MLmodel`."""
+    if (path / _FILE).is_file():
+        return _read(path)
+    folders = sorted(file.parent for file in path.glob(f"*/{_FILE}"))
+    if not folders:
         return None
+    readers = {folder.name: partial(_read, folder) for folder in folders}
+    taken = several.take(f"the MLflow models in {path}", path.resolve().name, readers)
+    taken.left += several.unread(path, set(readers))
+    return taken
+
+
+def _read(path: Path) -> Taken:
     try:
         described = Fields(yaml.safe_load((path / _FILE).read_text("utf8")))
         flavors = described.part("flavors")
@@ -52,12 +68,30 @@ def read(path: Path) -> Taken | None:
         taken.left.append("the signature: the model tells its own inputs, which cluster-serving-cli status shows")
     if (path / "requirements.txt").is_file():
         taken.left.append(REQUIREMENTS)
-    # The other flavors are other ways to load the same model.
+    _take_function(taken, flavors.part("python_function"))
     for flavor in flavors:
-        taken.left += flavors.part(flavor).left(f"the flavor {flavor} of {_FILE}", IN_MODEL)
+        fields, where = flavors.part(flavor), f"the flavor {flavor} of {_FILE}"
+        taken.left += fields.leave(where, _DEVICE, "providers", "onnx_session_options")
+        taken.left += fields.leave(where, f"code, which is not run: {_REMEDIES['python_function']}", "code")
+        taken.left += fields.left(where, _ANOTHER_WAY if flavor == "python_function" else IN_MODEL)
     taken.left += described.leave(_FILE, FACT, *_FACTS)
     taken.left += described.left(_FILE)
+    used = set(taken.files.values())
+    others = sorted(name for name, file in tree(path).items() if name not in _BESIDE and file not in used)
+    if others:
+        taken.left.append(f"{', '.join(others)}: files that no job reads; copy what a handler needs")
     return taken
+
+
+def _take_function(taken: Taken, function: Fields) -> None:
+    """Take the method that MLflow's own server calls; a job answers with labels and probabilities."""
+    method = function.take("predict_fn")
+    if method == "predict_proba":
+        taken.keys["outputs"] = "probabilities"
+    elif method == "predict" and any(name.endswith(".skops") for name in taken.files):
+        taken.left.append(f"predict_fn predict of {_FILE}: set outputs: label to get labels alone from a classifier")
+    elif method and method != "predict":
+        taken.left.append(f"predict_fn {method} of {_FILE}: a handler computes it (cluster-serving-init --handler)")
 
 
 def _files(path: Path, flavors: Fields) -> dict[str, Source | bytes]:
@@ -67,6 +101,12 @@ def _files(path: Path, flavors: Fields) -> dict[str, Source | bytes]:
             file = member(path, flavors.part(flavor).take("data"))
             if file.name.endswith((".pkl", ".skops")):
                 return {}
+            if flavors.part(flavor).take("save_format", "cbm") != "cbm":
+                raise LaunchError(
+                    f"{path} is a model of CatBoost as {flavors.part(flavor).take('save_format')}: save it as model.cbm"
+                )
+            suffix = Path(file.name).suffix
+            name = f"model{suffix}" if flavor == "xgboost" and suffix in _SUFFIXES else name
             return {name: file} | external_data(file, path)
     sklearn, torch, tensorflow = (flavors.part(name) for name in ("sklearn", "pytorch", "tensorflow"))
     if sklearn.take("serialization_format") == "skops":

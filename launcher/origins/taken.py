@@ -3,14 +3,16 @@
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
 
+from cluster_serving.launcher.config.file import FILE_NAME
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins.fields import Fields
 from cluster_serving.settings.errors import SettingsError
 
 Source = Path | zipfile.Path
@@ -32,12 +34,14 @@ class Taken:
         files: Path in our model folder → the file to copy there, or its content.
         keys: Keys of `config.yaml` with their values.
         left: A line for each thing that is not taken over, with the way out.
+        own: Of several models: subfolder of each → keys of its own `config.yaml`.
     """
 
     origin: str
     files: dict[str, Source | bytes] = field(default_factory=dict)
     keys: dict[str, Any] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def name(self, text: str) -> None:
         """Set `jobName`, to a name that a job can have."""
@@ -73,15 +77,27 @@ class Taken:
                 continue
             with source.open("rb") as content, (folder / name).open("wb") as file:
                 shutil.copyfileobj(content, file, 1 << 20)
+        for name, keys in self.own.items():
+            if keys:
+                (folder / name / FILE_NAME).write_text(
+                    yaml.safe_dump(keys, sort_keys=False, allow_unicode=True), "utf8"
+                )
 
     def report(self) -> Iterator[str]:
         """Return the lines that say what was taken over, and what was not."""
-        names = sorted(self.files)
+        names = sorted(self.own or self.files)
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-        yield f"Took over {self.origin}: {', '.join(names[:_MOST_LISTED])}{more}"
+        yield f"Took over {self.origin}{': ' if names else ', without files'}{', '.join(names[:_MOST_LISTED])}{more}"
         for key, value in self.keys.items():
-            yield f"  set   {key}: {str(value).lower() if isinstance(value, bool) else value}"
+            yield f"  set   {key}: {_shown(value)}"
+        for name, keys in self.own.items():
+            if keys:
+                yield f"  set   {name}/{FILE_NAME}: {', '.join(f'{key}: {_shown(keys[key])}' for key in keys)}"
         yield from (f"  left  {line}" for line in self.left)
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def member(root: Source, name: object) -> Source:
@@ -137,6 +153,24 @@ def tree(folder: Path, below: str = "") -> dict[str, Source | bytes]:
     """Return the files of a folder by their path in the model folder; hidden ones are left out."""
     names = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {f"{below}{name}": path for name, path in names.items() if not str(name).startswith(".")}
+
+
+def take_versions(taken: Taken, name: str, policy: Fields, found: Collection[int]) -> None:
+    """Take the policy that says which versions are served, as TensorFlow Serving and Triton write it.
+
+    Raises:
+        LaunchError: If the policy names one version, which is not among those found.
+    """
+    wanted = policy.part("specific").every("versions")
+    several = (policy.part("latest").take("num_versions") or 1) > 1
+    kept = [kind for kind in ("specific", "all") if kind in policy]
+    policy.part("all")
+    if len(wanted) == 1:
+        if wanted[0] not in found:
+            raise LaunchError(f"{taken.origin} serves version {wanted[0]}; found: {', '.join(map(str, sorted(found)))}")
+        taken.keys["modelVersion"] = wanted[0]
+    elif kept or several:
+        taken.left.append(f"{name}: the latest is served, and a second one beside it as a canary or shadow")
 
 
 def numbered(folder: Path) -> list[Path]:

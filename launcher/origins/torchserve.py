@@ -2,17 +2,20 @@
 
 import json
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import several
 from cluster_serving.launcher.origins.fields import FACT, Fields
 from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, below, external_data, mapping, member
 
-EXPECTED = "a *.mar of TorchServe"
+EXPECTED = "a *.mar of TorchServe, or a folder of such"
 
 _MANIFEST = "MAR-INF/MANIFEST.json"
+_PROPERTIES = "config.properties"
 _MOST_BYTES, _MOST_FILES = 100 << 30, 10_000
 _REMEDY = (
     "save the model as TorchScript where it was trained, torch.jit.trace(model.eval(), example).save('model/model.pt'),"
@@ -34,10 +37,41 @@ _IMAGES = {
 
 
 def read(path: Path) -> Taken | None:
-    """Return the model of an archive; None if the path is neither one nor a folder with one."""
-    root = _root(path)
-    if root is None:
+    """Return the model of an archive, or those of a folder of archives; None if the path is neither."""
+    if not path.is_dir() or (path / _MANIFEST).is_file():
+        is_archive = path.is_dir() or path.suffix == ".mar"
+        return _read(path) if is_archive else None
+    archives = sorted(path.glob("*.mar"))
+    # Without archives, a model is in a folder (`no-archive`).
+    archives += sorted(folder.parent.parent for folder in path.glob(f"*/{_MANIFEST}"))
+    if not archives:
         return None
+    readers = {archive.name: partial(_read, archive) for archive in archives}
+    taken = several.take(f"the model store {path}", path.resolve().name, readers)
+    taken.left += several.unread(path, {*readers, _PROPERTIES})
+    if (path / _PROPERTIES).is_file():
+        taken.left += _left_of_server(path / _PROPERTIES)
+    return taken
+
+
+def _left_of_server(file: Path) -> list[str]:
+    """Return lines for the options of the server, those of its models one by one."""
+    lines = (line.partition("=") for line in file.read_text("utf8", errors="replace").splitlines() if "=" in line)
+    options = Fields({name.strip(): value.strip() for name, _, value in lines if not name.lstrip().startswith("#")})
+    left = []
+    try:
+        models = json.loads(options.take("models", "{}").replace("\\", ""))
+        for name, versions in models.items():
+            for version, values in versions.items():
+                shown = ", ".join(f"{_KEYS.get(key, key)}: {value}" for key, value in values.items() if key in _KEYS)
+                left.append(f"{name} {version} in models of {file.name}: set {shown or 'nothing'}")
+    except (ValueError, AttributeError):
+        left.append(f"models of {file.name}, which is no JSON of models")
+    return left + options.left(file.name, "the section http, and the keys of config.yaml, have such options")
+
+
+def _read(path: Path) -> Taken:
+    root = path if path.is_dir() else _archive(path)
     manifest = _manifest(root)
     model = manifest.part("model")
     file, code, handler = (str(model.take(name) or "") for name in ("serializedFile", "modelFile", "handler"))
@@ -79,15 +113,6 @@ def is_torchscript(file: Source) -> bool:
             return any("/code/" in name for name in packed.namelist())
     except zipfile.BadZipFile:
         return False
-
-
-def _root(path: Path) -> Source | None:
-    if path.is_dir() and not (path / _MANIFEST).is_file():
-        archives = sorted(path.glob("*.mar"))
-        if len(archives) > 1:
-            raise LaunchError(f"{path} holds {', '.join(file.name for file in archives)}; name one of them")
-        return _archive(archives[0]) if archives else None
-    return path if path.is_dir() else _archive(path) if path.suffix == ".mar" else None
 
 
 def _archive(path: Path) -> zipfile.Path:

@@ -1,13 +1,14 @@
-"""Triton: the folder of a model, `config.pbtxt` and numbered versions; or a repository of one model."""
+"""Triton: the folder of a model, `config.pbtxt` and numbered versions; or a repository of such folders."""
 
+from functools import partial
 from math import ceil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import text_proto
+from cluster_serving.launcher.origins import several, text_proto
 from cluster_serving.launcher.origins.fields import NO_KEY, Fields
-from cluster_serving.launcher.origins.taken import Source, Taken, numbered, tree
+from cluster_serving.launcher.origins.taken import Source, Taken, numbered, take_versions, tree
 
 EXPECTED = "a model folder of Triton, config.pbtxt and 1/"
 
@@ -32,16 +33,30 @@ _NAMES = {
 
 
 def read(path: Path) -> Taken | None:
-    """Return the model of a folder; None if it is not one of Triton's."""
-    folder = _model_folder(path)
-    if folder is None:
+    """Return the model of a folder, or all those of a repository; None if the path is neither."""
+    if not path.is_dir():
         return None
+    if _is_model(path):
+        return _read(path)
+    folders = sorted(folder for folder in path.iterdir() if folder.is_dir())
+    models = [folder for folder in folders if _is_model(folder) or (folder / _CONFIG).is_file()]
+    if not any(map(_is_model, models)):
+        return None
+    readers = {folder.name: partial(_read, folder) for folder in models}
+    taken = several.take(f"the Triton repository {path}", path.resolve().name, readers)
+    taken.left += several.unread(path, {folder.name for folder in models})
+    return taken
+
+
+def _read(folder: Path) -> Taken:
     config = Fields(_config(folder), repeated=True)
     kind = str(config.take("backend") or config.take("platform") or "")
     config.take("platform")
     for refused, remedy in _REFUSED.items():
         if kind.startswith(refused):
             raise LaunchError(f"{folder} is a model of Triton's {kind}: {remedy}")
+    if not _is_model(folder):
+        raise LaunchError(f"{folder} has no numbered version of a model: copy one there, as {folder.name}/1/model.onnx")
     taken = Taken(f"the Triton model {folder}")
     taken.name(str(config.take("name") or folder.name))
     _take_parameters(taken, config, kind)
@@ -52,18 +67,12 @@ def read(path: Path) -> Taken | None:
     _take_batches(taken, config)
     _take_instances(taken, config.parts("instance_group"))
     _take_ports(taken, config)
-    _take_versions(taken, config)
+    labels = _take_labels(taken, config, folder)
+    found = [int(version.name) for version in numbered(folder)]
+    take_versions(taken, "version_policy", config.part("version_policy"), found)
     taken.left += config.left(_CONFIG)
+    taken.left += several.unread(folder, {_CONFIG, *labels, *(version.name for version in numbered(folder))})
     return taken
-
-
-def _model_folder(path: Path) -> Path | None:
-    if not path.is_dir() or _is_model(path):
-        return path if path.is_dir() else None
-    models = sorted(folder for folder in path.iterdir() if folder.is_dir() and _is_model(folder))
-    if len(models) > 1:
-        raise LaunchError(f"{path} holds {', '.join(one.name for one in models)}; each becomes a job: name one of them")
-    return models[0] if models else None
 
 
 def _is_model(folder: Path) -> bool:
@@ -158,13 +167,11 @@ def _take_ports(taken: Taken, config: Fields) -> None:
         has_batch = not config.take("max_batch_size")
         taken.keys["inputShapes"] = [sizes[1:] if has_batch else sizes for sizes in dims]
         taken.left.append("the names of the inputs: they are those of forward's arguments, or counted by position")
-    versions = sorted({path.split("/")[0] for path in taken.files}, key=int)
-    folders = " and ".join(f"model/{version}/" for version in versions)
-    for file in filter(None, (port.take("label_filename") for port in outputs)):
-        taken.left.append(f"{file}: copy it into {folders}, and set postProcessing: topN(3) | labels({file})")
     for port in (*inputs, *outputs):
         name = port.take("name")
         port.take("data_type"), port.every("dims")
+        why = "the key imageLayout has the order of the axes of images"
+        taken.left += port.leave(f"{name!r} in {_CONFIG}", why, "format")
         if "reshape" in port:
             shape = port.part("reshape").every("shape")
             taken.left.append(
@@ -172,13 +179,14 @@ def _take_ports(taken: Taken, config: Fields) -> None:
             )
 
 
-def _take_versions(taken: Taken, config: Fields) -> None:
-    policy = config.part("version_policy")
-    wanted = policy.part("specific").every("versions")
-    several = (policy.part("latest").take("num_versions") or 1) > 1
-    kept = [name for name in ("specific", "all") if name in policy]
-    policy.part("all")
-    if len(wanted) == 1:
-        taken.keys["modelVersion"] = wanted[0]
-    elif kept or several:
-        taken.left.append("version_policy: the latest is served, and a second one beside it as a canary or shadow")
+def _take_labels(taken: Taken, config: Fields, folder: Path) -> set[str]:
+    """Copy the files with the names of classes beside the models; return their names."""
+    files = {str(file) for port in config.parts("output") if (file := port.take("label_filename"))}
+    for file in sorted(files):
+        name = PurePosixPath(file).name
+        is_there = (folder / file).is_file() and ".." not in PurePosixPath(file).parts
+        if is_there:
+            taken.files |= {f"{version.name}/{name}": folder / file for version in numbered(folder)}
+        missing = "" if is_there else f"copy it beside the model, as {folder} does not have it, and "
+        taken.left.append(f"label_filename {file} of {_CONFIG}: {missing}set postProcessing: topN(3) | labels({name})")
+    return files

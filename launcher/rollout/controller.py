@@ -16,8 +16,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -32,10 +33,11 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lifecycle, lock, model_files
 from cluster_serving.launcher.jobs.store import JobStore, opened
-from cluster_serving.launcher.rollout import change, control_requests
+from cluster_serving.launcher.rollout import change, control_requests, model_change
 from cluster_serving.launcher.rollout.autoscaler import Autoscaler, Decision, Sample
 from cluster_serving.launcher.rollout.change import Busy
 from cluster_serving.launcher.rollout.model_watch import ModelWatch
+from cluster_serving.launcher.rollout.models_watch import ModelsWatch
 from cluster_serving.launcher.services import controller as service
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import WatchedModels
@@ -44,7 +46,7 @@ from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL
 from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import BACKLOG, PUT_CONTROLLER, Call, call, flat
-from cluster_serving.protocol.slots import HEARTBEAT_S
+from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 from cluster_serving.settings.errors import SettingsError
 
 _ROUND_S = 0.5
@@ -77,6 +79,7 @@ class Controller:
         self._store = JobStore(redis_server.connect(self._config), self._job)
         watched = service.recall(self._config) or WatchedModels(self._look())
         self._watch = ModelWatch(watched.served, watched.refused)
+        self._models_watch = ModelsWatch()
         self._refusal = watched.problem
         # Fingerprint of the folder when somebody began to change the job; None while nobody does.
         self._seen_before: str | None = None
@@ -125,7 +128,9 @@ class Controller:
             self._pause()
             return
         self._note_others()
-        if self._config.watch_model:
+        if self._config.watch_model and (models := self._store.models()):
+            self._look_at_models(models)
+        elif self._config.watch_model:
             self._look_at_model()
         if self._autoscaler is not None:
             self._look_at_queue(self._autoscaler)
@@ -168,6 +173,15 @@ class Controller:
         self._refusal = f"the new model is not served until its files change: {problem}"
         self._remember()
         self._store.note_error(self._refusal)
+
+    def _look_at_models(self, models: Mapping[str, SlotReport]) -> None:
+        """Change each model of a job that serves several whose subfolder has changed."""
+        if self._store.record().state in ("", "stopped"):
+            return
+        for name in self._models_watch.due(self._config, self._store, models, time.monotonic()):
+            what = f"Changing the model {name}, whose files have changed"
+            if self._change(what, partial(model_change.load, name=name)) is not None:
+                self._models_watch.note_failed(name)
 
     def _serve(self, config: Config) -> None:
         if lifecycle.is_running(config):
@@ -234,9 +248,13 @@ class Controller:
     # Requests of clients
 
     def _answer(self, request: ControlRequest) -> None:
-        action = self._load if request.action == LOAD else self._unload
-        what = "Loading" if request.action == LOAD else "Unloading"
-        problem = self._change(f"{what} the model, as a client asks for it", action)
+        is_load, name = request.action == LOAD, request.model
+        action: Callable[[Config], object] = self._load if is_load else self._unload
+        if name:
+            change_it = model_change.load if is_load else model_change.unload
+            action = partial(change_it, name=name)
+        what = f"{'Loading' if is_load else 'Unloading'} the model{f' {name}' if name else ''}"
+        problem = self._change(f"{what}, as a client asks for it", action)
         if problem is not None and not isinstance(problem, ServingError):
             problem = (ModelError if request.action == LOAD else ServingError)(str(problem))
         control_requests.finish(self._store, request, problem)

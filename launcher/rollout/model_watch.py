@@ -14,13 +14,13 @@ class ModelWatch:
     def __init__(self, served: str, refused: str = "") -> None:
         self.served = served
         self.refused = refused
-        self._seen = served
+        self.seen = served
         self._since = 0.0
 
     def is_due(self, seen: str, now: float) -> bool:
         """Return True if a model with this fingerprint is to be loaded; `now` is the time of the look in seconds."""
-        if seen != self._seen:
-            self._seen, self._since = seen, now
+        if seen != self.seen:
+            self.seen, self._since = seen, now
         if seen == self.served:
             # If the files that were refused come back, somebody has put them there again.
             self.refused = ""

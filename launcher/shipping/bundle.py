@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from cluster_serving.job.models.folder import check_model, engine_requirements
 from cluster_serving.job.options import NO_TOKENIZER, JobOptions
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config import stages, versions
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -140,10 +140,11 @@ def _needs(options: JobOptions) -> tuple[set[str], list[str]]:
         requirements = [found.requirement] if found.requirement else sorted(engine_requirements())
     else:
         requirements = check_model(options.model).requirements(options.model)
-    if options.redis.payload_log_sample and "://" in (log := options.redis.payload_log_to):
-        extras |= {store for scheme, store in _STORES.items() if log.startswith(scheme)} | {"remote"}
-    if options.redis.tensorboard:
-        extras.add("tensorboard")
+    of_stages = dict(options.redis.stages)
+    for kind in stages.kinds() if of_stages else ():
+        extras |= kind.extras(of_stages)
+        for address in kind.addresses(of_stages):
+            extras |= {store for scheme, store in _STORES.items() if address.startswith(scheme)} | {"remote"}
     plug_ins = {entry.name: entry.dist for entry in entry_points(group=filters.GROUP)}
     for name, _ in filters.parse(options.post_processing, plug_ins):
         if distribution := plug_ins.get(name):

@@ -9,6 +9,7 @@ import pytest
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, ModelError
 from cluster_serving.protocol.keys import JobKeys
 from tests.support.fixtures.handled import NO_NEGATIVES, write
+from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 
 ROW = np.arange(4, dtype="f4")
@@ -24,7 +25,7 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     write(root / "shop-picky", NO_NEGATIVES)
     (root / "shop-broken" / "model.onnx").write_bytes(b"no model")
 
-    started = cluster.start(jobName="shop", modelPath=root, modelParallelism=None)
+    started = cluster.start(jobName="shop", modelPath=root, modelParallelism=None, watchModel=True, modelControl=True)
     assert started.returncode == 0, started.stdout + started.stderr
     assert "models  3 of 4: shop-digits, shop-double, shop-picky\n" in started.stdout
     assert 'InputQueue(name="shop-digits"' in started.stdout
@@ -66,17 +67,65 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     }
     named = cluster.run("cluster-serving-cli", "status", "shop-double", cwd=cluster.folder / "shop")
     assert named.returncode == 1 and "shop-double is a model of the job shop, and not a job" in named.stderr
-    for command in (("cluster-serving-stop",), ("cluster-serving-cli", "forget")):
-        refused = cluster.run(*command, "shop-double", cwd=cluster.folder / "shop")
-        assert (
-            refused.returncode == 1 and "shop-double is a model of the job shop, and not a job; it is" in refused.stderr
-        )
+    refused = cluster.run("cluster-serving-cli", "forget", "shop-double", cwd=cluster.folder / "shop")
+    assert refused.returncode == 1 and "shop-double is a model of the job shop, and not a job; it is" in refused.stderr
     canary = cluster.run("cluster-serving-cli", "update", "--canary", "10", cwd=cluster.folder / "shop")
     assert canary.returncode == 1 and "job shop serves several models; a canary is for jobs of one" in canary.stderr
 
-    # The broken one is mended, and another one goes.
+    # One changes while it runs: the start of Flink's job stays, and so does a copy of the files.
+    job_id = status["job_id"]
+    write(root / "shop-picky", NO_NEGATIVES.replace('{"y": x}', '{"y": x + 1}'))
+    updated = cluster.run("cluster-serving-cli", "update", "shop-picky", cwd=cluster.folder / "shop")
+    assert updated.returncode == 0, updated.stdout + updated.stderr
+    assert "shop-picky: version 2, Python handler" in updated.stdout
+    assert ask("shop-picky", x=np.float32(3)) == 4
+    write(root / "shop-picky", "class Handler:\n    1 +")
+    failed = cluster.run("cluster-serving-cli", "update", "shop-picky", cwd=cluster.folder / "shop")
+    assert failed.returncode == 1 and "the model shop-picky is not changed: " in failed.stderr
+    assert ask("shop-picky", x=np.float32(3)) == 4
+    rolled_back = cluster.run("cluster-serving-cli", "rollback", "shop-picky", cwd=cluster.folder / "shop")
+    assert "shop-picky: version 3, Python handler" in rolled_back.stdout, rolled_back.stderr
+    assert ask("shop-picky", x=np.float32(3)) == 3
+    stopped = cluster.run("cluster-serving-stop", "shop-picky", cwd=cluster.folder / "shop")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    gone = front.post("/models/shop-picky/predict", json={"instances": [{"x": 3}]})
+    assert gone.status_code == 503 and "was unloaded" in gone.json()["error"]
+
+    # By a client, and by the watch.
+    write(root / "shop-picky", NO_NEGATIVES)
+    model_zoo.save_openvino_product(root / "shop-broken", 5)
+    (root / "shop-broken" / "model.onnx").unlink()
+    loaded = front.post("/v2/repository/models/shop-picky/load", timeout=60)
+    assert loaded.status_code == 200, loaded.text
+    assert ask("shop-picky", x=np.float32(3)) == 3
+    assert front.post("/v2/repository/models/shop-digits/unload", timeout=60).status_code == 200
+    index = {each["name"]: each["state"] for each in front.post("/v2/repository/index").json()}
+    assert index["shop-digits"] == "UNAVAILABLE" and index["shop-picky"] == "READY"
+    wait_until(lambda: _state(cluster_db, "shop-broken") == "ready", 60)
+    np.testing.assert_array_equal(ask("shop-broken", x=ROW), ROW * 5)
+    status = json.loads(cluster.run("cluster-serving-cli", "status", "--json", cwd=cluster.folder / "shop").stdout)
+    assert status["job_id"] == job_id and status["restarts"] == 0
+    states = {one["name"]: one["state"] for one in status["hosted"]}
+    assert states["shop-digits"] == "unloaded" and states["shop-picky"] == "ready"
+
+    # A name that is taken is refused by the watch, and by a restart before the job is stopped.
+    cluster_db.hset(JobKeys("shop-twice").record, "state", "running")
+    shutil.copytree(root / "shop-double", root / "shop-twice")
+    wait_until(lambda: _has_told(cluster_db, b"failed: the model shop-twice has the name of a job"), 60)
+    taken = cluster.restart("shop")
+    assert taken.returncode == 1 and "the model shop-twice has the name of a job" in taken.stderr
+    np.testing.assert_array_equal(ask("shop-double", x=ROW), ROW * 2)
+    cluster_db.delete(JobKeys("shop-twice").record)
+    shutil.rmtree(root / "shop-twice")
+
+    # One goes, and another one has a new name.
     shutil.rmtree(root / "shop-broken")
     shutil.move(root / "shop-double", root / "shop-twice")
+    # The watch does not try the files that it was refused again.
+    next((root / "shop-twice").iterdir()).touch()
+    names = {b"shop-digits", b"shop-picky", b"shop-twice"}
+    wait_until(lambda: {*cluster_db.hkeys(JobKeys("shop").models)} == names, 60)
+    wait_until(lambda: not cluster_db.exists(JobKeys("shop").command), 60)
     restarted = cluster.restart("shop")
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
     assert "models  3 of 3: shop-digits, shop-picky, shop-twice\n" in restarted.stdout
@@ -89,3 +138,13 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     forgot = cluster.run("cluster-serving-cli", "forget", "--yes", cwd=cluster.folder / "shop")
     assert "Removed job shop, with 1 dead letter." in forgot.stdout
     assert not cluster_db.exists("shop-picky", JobKeys("shop-picky").dead_letters, JobKeys("shop").models)
+
+
+def _state(db, name):
+    report = db.hget(JobKeys("shop").models, name)
+    return report and json.loads(report)["state"]
+
+
+def _has_told(db, text):
+    told = any(text in event[b"what"] for _, event in db.xrevrange(JobKeys("shop").events, count=5))
+    return told and not db.exists(JobKeys("shop").command)

@@ -15,6 +15,7 @@ from cluster_serving.job.options import (
 )
 from cluster_serving.protocol.record_key import RecordKey
 
+STAGES = (("sample", 0.5), ("to", "/log"), ("without", ("uri",)), ("on", True))
 OPTIONS = JobOptions(
     submission="start-1",
     model=ModelOptions(
@@ -43,9 +44,7 @@ OPTIONS = JobOptions(
         3,
         "models/m",
     ),
-    redis=RedisOptions(
-        "rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True, 0.5, "/log", ("uri",), "/board"
-    ),
+    redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True, STAGES),
     batch=BatchOptions(1, 2, False, True, 3),
     image=ImageOptions((3, 4), 5, "RGB", "CHW", 0.5, (1.0, 2.0), (4.0,), RecordKey("secret text", "its salt", 128)),
     model_parallelism=7,

@@ -233,11 +233,12 @@ def test_readiness_is_that_of_each_model_and_a_broken_one_does_not_count(front, 
     assert {name: int(db.get(JobKeys(name).answered) or 0) for name in asked} == asked
 
 
-def test_models_are_loaded_and_unloaded_with_their_job_alone(front):
-    for action in ("load", "unload"):
-        refused = front.post(f"/v2/repository/models/double/{action}")
+def test_models_are_not_loaded_and_unloaded_unless_their_job_allows_it(front):
+    for name, action in (("double", "load"), ("double", "unload"), ("new", "load")):
+        refused = front.post(f"/v2/repository/models/{name}/{action}")
         assert refused.status_code == 403
-        assert "double is a model of the job shop, which loads its models when it starts" in refused.json()["error"]
+        assert f"the job shop does not {action} models at a client's request" in refused.json()["error"]
+    assert front.post("/v2/repository/models/new/unload").status_code == 404
 
 
 def test_what_redis_has_lost_is_written_again(ask, db):
@@ -278,3 +279,13 @@ def test_probes_do_not_ask_again_a_model_that_fails_on_zeros(front, db):
     before = asked()
     wait_until(lambda: asked() > before, 30)
     assert db.xlen(JobKeys("chatty").dead_letters) == failed
+
+
+def test_a_job_of_which_no_model_can_be_loaded_tells_the_reason_of_each(redis_server, tmp_path):
+    (tmp_path / "models").mkdir()
+    put(tmp_path / "models", "ill", lambda folder: (folder / "model.onnx").write_bytes(b"no model"))
+    put(tmp_path / "models", "wrong", lambda folder: write(folder, ADDS_ONE), "redisUrl: localhost:1")
+    job = RunningJob(redis_server, tmp_path, jobName="none", modelPath=tmp_path / "models")
+    reasons = "none of the models .* ill: .*ill/model.onnx is not an ONNX model.*; wrong: .*redisUrl belongs to the job"
+    with pytest.raises(ModelError, match=reasons):
+        job.start()

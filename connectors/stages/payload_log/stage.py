@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 
 import redis
 
@@ -23,19 +24,34 @@ _ENOUGH_BYTES = LIMIT_BYTES // 4
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Keys:
+    """Keys of the payload log.
+
+    Attributes:
+        payload_log_sample: Share of the requests that are written, 0 to 1.
+        payload_log_to: Folder or address of the log.
+        payload_log_without: Patterns of the columns that the log leaves out.
+    """
+
+    payload_log_sample: float = 0.0
+    payload_log_to: str = "payload-log"
+    payload_log_without: tuple[str, ...] = ()
+
+
 class PayloadLog(Backlog[Logged], AnswerStage):
     """Writes a share of the requests of a slot; what the thread or the place cannot take is dropped and counted."""
 
     def __init__(self, options: RedisOptions, counts: Counts) -> None:
         super().__init__("payload log", _INTERVAL_S)
-        self._options = options
+        self._version, self._keys = options.version, options.of_stage(Keys)
         self._counts = counts
         self._name = f"{options.job}-{options.version}-{counts.slot}"
         self._count = 0
 
     def answered(self, batch: AnsweredBatch, write_us: int) -> None:
         """Keep the share of a batch that is to be written."""
-        share, latency_us = 100 * self._options.payload_log_sample, batch.wait_us + batch.inference_us + write_us
+        share, latency_us = 100 * self._keys.payload_log_sample, batch.wait_us + batch.inference_us + write_us
         for number, answer in enumerate(batch.answers, self._count):
             if is_in_trial(number, share):
                 item = Logged(answer.entry, answer.fields, latency_us, time.monotonic())
@@ -49,12 +65,12 @@ class PayloadLog(Backlog[Logged], AnswerStage):
         if not (is_due or self._closed.is_set()):
             return items
         try:
-            table = table_of(items, self._options.version, self._options.payload_log_without)
-            write(table, self._options.payload_log_to, self._name)
+            table = table_of(items, self._version, self._keys.payload_log_without)
+            write(table, self._keys.payload_log_to, self._name)
         except Exception as error:
             # Each store has errors of its own.
             self._counts.add(LOG_DROPPED, len(items))
-            log.warning("%d requests are missing in %s: %s", len(items), self._options.payload_log_to, error)
+            log.warning("%d requests are missing in %s: %s", len(items), self._keys.payload_log_to, error)
         else:
             self._counts.add(LOG_WRITTEN, len(items))
         return []
@@ -62,6 +78,6 @@ class PayloadLog(Backlog[Logged], AnswerStage):
 
 def answers(client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> AnswerStage:
     """Return the stage of a sink; without a payload log, and in a shadow, it does nothing."""
-    if options.payload_log_sample and not options.shadow:
+    if options.of_stage(Keys).payload_log_sample and not options.shadow:
         return PayloadLog(options, counts)
     return AnswerStage(client, options, clock, counts)

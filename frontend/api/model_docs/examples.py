@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.frontend.api.model_docs.schemas import image_size
-from cluster_serving.frontend.api.openai.completions import DEFAULTS, NEUTRAL
+from cluster_serving.frontend.api.openai.parameters import DEFAULTS, NEUTRAL
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.protocol.slots import TensorSpec
 

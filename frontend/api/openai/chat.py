@@ -6,10 +6,12 @@ from typing import Any
 
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai import completions
+from cluster_serving.frontend.api.openai.parameters import check_ranges, check_type
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import SlotReport
 
 _MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
+_MOST_TOKENS = "max_completion_tokens"
 _FIELDS: Mapping[str, tuple[Any, str]] = {
     "content": (str | list, "a text or a list of objects"),
     "name": (str, "a text"),
@@ -30,7 +32,9 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     """
     content = dict(parse(body))
     given = _checked_list(content.pop(_MESSAGES, None))
-    if (most_tokens := content.pop("max_completion_tokens", None)) is not None:
+    check_ranges(content)
+    if (most_tokens := content.pop(_MOST_TOKENS, None)) is not None:
+        check_type(_MOST_TOKENS, most_tokens)
         content["max_tokens"] = most_tokens
     report = described.get(completions.model_of(content))
     if report is None:

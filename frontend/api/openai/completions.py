@@ -9,6 +9,7 @@ import numpy as np
 
 from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
+from cluster_serving.frontend.api.openai.parameters import DEFAULTS, NEUTRAL, check
 from cluster_serving.frontend.errors import MOST_STREAMS, check_count
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Input
@@ -17,47 +18,7 @@ from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
 from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
 
-DEFAULTS: Mapping[str, Any] = {
-    "best_of": 1,
-    "echo": False,
-    "frequency_penalty": 0.0,
-    "logit_bias": {},
-    "logprobs": 0,
-    "max_tokens": 16,
-    "presence_penalty": 0.0,
-    "seed": 0,
-    "stop": [],
-    "suffix": "",
-    "temperature": 1.0,
-    "top_p": 1.0,
-    "user": "",
-}
-"""Parameters of OpenAI's API that a model may take as inputs of these names, and their values if they are not sent."""
-
-NEUTRAL: Mapping[str, Sequence[Any]] = {
-    "functions": ([],),
-    "function_call": ("none", "auto"),
-    "metadata": ({},),
-    "modalities": (["text"],),
-    "parallel_tool_calls": (True, False),
-    "response_format": ({"type": "text"},),
-    "service_tier": ("auto", "default"),
-    "store": (False,),
-    "tool_choice": ("none", "auto"),
-    "tools": ([],),
-}
-"""Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
-
 _STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
-_KINDS: Mapping[type, tuple[tuple[type, ...], str]] = {
-    bool: ((bool,), "true or false"),
-    int: ((int,), "a whole number"),
-    float: ((float, int), "a number"),
-    str: ((str,), "a text"),
-    list: ((list, str), "a text or a list of texts"),
-    dict: ((dict,), "an object"),
-}
-"""Types of the values of a parameter, by the type of its default."""
 _NUMBERS = frozenset({PROMPT, COMPLETION})
 _COUNTS = {"n": 1, "stream": False}
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
@@ -104,11 +65,7 @@ def to_request(
     model = model_of(content)
     specs = {spec.name: spec for spec in report.inputs}
     prompt = prompt or prompt_of(report)
-    for name in sorted(NEUTRAL.keys() & content.keys() - specs.keys()):
-        if content[name] is not None and content[name] not in NEUTRAL[name]:
-            raise InvalidInput(f"the model has no input {name!r}, and cannot take {str(content[name])[:64]}")
-    for name in sorted(DEFAULTS.keys() & content.keys() - specs.keys()):
-        _check_left_out(name, content[name])
+    check(content, specs.keys())
     unknown = sorted(content.keys() - _OTHERS - DEFAULTS.keys() - NEUTRAL.keys() - specs.keys())
     if unknown:
         raise InvalidInput(
@@ -130,8 +87,8 @@ def to_request(
     if not texts or not all(isinstance(text, str) for text in texts):
         raise InvalidInput("'prompt' is not a text; expected a text or a list of texts")
     count, stream = (default if content.get(name) is None else content[name] for name, default in _COUNTS.items())
-    if type(count) is not int or count < 1:
-        raise InvalidInput(f"'n' is {str(count)[:32]!r}; expected a whole number of at least 1")
+    if type(count) is not int:
+        raise InvalidInput(f"'n' is {str(count)[:32]!r}; expected a whole number")
     if type(stream) is not bool:
         raise InvalidInput(f"'stream' is {str(stream)[:32]!r}; expected true or false")
     check_count("'prompt', by 'n',", len(texts) * count, min(most, MOST_STREAMS))
@@ -257,16 +214,6 @@ def _default(name: str, spec: TensorSpec) -> Any:
         return ""
     first = NEUTRAL[name][0]
     return first if isinstance(first, bool) else None
-
-
-def _check_left_out(name: str, value: Any) -> None:
-    """Refuse a value that no model could take, of a parameter that the model does not take."""
-    # `logprobs` is a number of completions, and true or false of chats.
-    if value is None or (name == "logprobs" and isinstance(value, bool)):
-        return
-    kinds, words = _KINDS[type(DEFAULTS[name])]
-    if type(value) not in kinds or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
-        raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; expected {words}")
 
 
 def _includes_usage(options: Any) -> bool:

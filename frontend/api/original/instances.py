@@ -48,7 +48,7 @@ Records = Sequence[Inputs | InvalidInput]
 
 def read(body: bytes, most: int, model: SlotReport | None) -> Records:
     """Read the requests of a body; it may be the list of instances."""
-    content = json_text.loads(body)
+    content = json_text.loads(body, json_text.FILE_IN_INSTANCES)
     content = {"instances": content} if isinstance(content, list) else as_object(content)
     check_names(content, ("instances",))
     return to_records(instances_of(content, most), model)
@@ -77,7 +77,7 @@ def read_submission(body: bytes, most: int, models: Mapping[str, SlotReport | No
 
     `models` has the report of each model by name; the empty name is the default model's.
     """
-    content = json_text.parse(body)
+    content = json_text.parse(body, json_text.FILE_IN_INSTANCES)
     check_names(content, _SUBMISSION)
     instances = instances_of(content, most)
     name, version, callback = content.get("model", ""), content.get("version", ""), content.get("callback")

@@ -80,12 +80,18 @@ def cost(body: bytes, json_length: int) -> int:
     return known
 
 
+_WITH_FILE = (
+    '{"inputs": [{"name": "NAME", "datatype": "BYTES", "shape": [1], "data": ["…"], '
+    '"parameters": {"content_type": "base64"}}]}'
+)
+
+
 def decode(body: bytes, json_length: int) -> InferRequest:
     """Read the body of a request; tensors of binary numbers are views of the body.
 
     The JSON is followed by the binary data of the inputs that have a `binary_data_size`, in their order.
     """
-    content = parse(body[:json_length])
+    content = parse(body[:json_length], _WITH_FILE)
     check_names(content, _FIELDS)
     for key in ("inputs", "outputs"):
         if isinstance(tensors := content.get(key), list) and len(tensors) > MAX_INPUTS:

@@ -13,6 +13,7 @@ from cluster_serving.frontend.errors import Forbidden, ModelNotFound, NotSupport
 from cluster_serving.frontend.models.figures import stats
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
+from cluster_serving.protocol.model_control import UNLOAD
 
 _DEPENDENTS = "unload_dependents"
 """Parameter that Triton's clients send always; no model depends on another."""
@@ -80,24 +81,34 @@ class V2Service:
             InvalidInput: If the request has parameters that would change the model.
             ServingError: As for `ModelControl.ask`.
         """
-        front, model = self._front, await self.model(name, "")
+        front = self._front
+        job, host = await self._job_of(name, action)
         if others := sorted({*parameters} - {_DEPENDENTS}):
             raise InvalidInput(
                 f"the {action} has the parameters {', '.join(others)[:200]}, which are not supported: a model is "
                 "loaded as its folder and the config.yaml of its job are"
             )
-        if model.host:
-            raise Forbidden(
-                f"{model.name} is a model of the job {model.host}, which loads its models when it starts: use "
-                "cluster-serving-restart"
-            )
         try:
-            await front.control.ask(model.job, action, timeout)
+            await front.control.ask(host or job, action, timeout, name if host else "")
         except (Forbidden, RedisUnavailable, ResultTimeout):
             raise
         except ServingError as error:
             cause = front.told(str(error), "the log of the job's controller has the cause")
-            raise from_wire(error.code, f"failed to {action} {model.name!r}: {cause}") from None
+            raise from_wire(error.code, f"failed to {action} {name!r}: {cause}") from None
         finally:
             front.registry.forget()
-            front.health.forget(model.job)
+            front.health.forget(job)
+
+    async def _job_of(self, name: str, action: str) -> tuple[str, str]:
+        """Return the job of a model, and the job that serves it among others; an empty text if none does.
+
+        The only job that serves several is asked to load a model that is new.
+        """
+        try:
+            model = await self.model(name, "")
+        except ModelNotFound:
+            hosts = {model.host for model in await self._front.registry.versions()} - {""}
+            if action == UNLOAD or not name or len(hosts) != 1:
+                raise
+            return name, hosts.pop()
+        return model.job, model.host

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config import repository
+from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.steps.base import Draft
 
 
@@ -14,4 +15,7 @@ def found(draft: Draft) -> Draft:
         return draft
     if models.ignored:
         warn(f"subfolders of {draft.config.model_path} that are not served: {'; '.join(models.ignored)}")
-    return replace(draft, options=repository.with_models(draft.config, draft.options, models.names))
+    options = repository.with_models(draft.config, draft.options, models.names)
+    store = draft.services.store
+    counted = (replace(one, version=hosted.next_version(store, one)) for one in options.hosted)
+    return replace(draft, options=replace(options, hosted=tuple(counted)))

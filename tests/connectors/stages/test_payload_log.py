@@ -31,9 +31,8 @@ def make(db, job, tmp_path):
     made = []
 
     def make(sample=1.0, to=str(tmp_path / "log"), without=(), **more):
-        options = RedisOptions(
-            "", job, version="7", payload_log_sample=sample, payload_log_to=to, payload_log_without=without, **more
-        )
+        keys = {"payload_log_sample": sample, "payload_log_to": to, "payload_log_without": without}
+        options = RedisOptions("", job, version="7", stages=tuple(keys.items()), **more)
         counts = Counts()
         made.append(stage.answers(db, options, RedisClock(db), counts))
         return made[-1], counts
@@ -61,7 +60,7 @@ def logged(made, *answers):
     log, _ = made
     log.answered(batch(*answers), 500)
     log.close()
-    return pd.read_parquet(log._options.payload_log_to).sort_values(["time", "record"], ignore_index=True)
+    return pd.read_parquet(log._keys.payload_log_to).sort_values(["time", "record"], ignore_index=True)
 
 
 def test_the_log_has_inputs_outputs_version_and_latency(make):
@@ -183,7 +182,8 @@ def test_a_store_is_written_through_fsspec(make):
 
 
 def test_a_slot_that_ends_has_its_last_requests_in_its_figures(db, job, tmp_path):
-    options = RedisOptions("", job, payload_log_sample=1.0, payload_log_to=str(tmp_path / "log"))
+    keys = ("payload_log_sample", 1.0), ("payload_log_to", str(tmp_path / "log"))
+    options = RedisOptions("", job, stages=keys)
     counts = Counts()
     stages = [make(db, options, RedisClock(db), counts) for make in ANSWERING]
     for each in stages:

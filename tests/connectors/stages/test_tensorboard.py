@@ -22,7 +22,7 @@ def make(db, job, tmp_path, monkeypatch):
     monkeypatch.setattr(tensorboard, "_INTERVAL_S", 0.1)
 
     def make(slot=0, **options):
-        options = {"tensorboard": str(tmp_path), **options}
+        options = {"stages": (("tensorboard", str(tmp_path)),), **options}
         return tensorboard.answers(db, RedisOptions("", job, **options), RedisClock(db), Counts(slot))
 
     yield make
@@ -46,7 +46,7 @@ def test_throughput_and_total_are_written_while_records_are_answered(make, db, j
 
 
 def test_one_slot_writes_and_only_if_asked(make):
-    for stage in (make(slot=1), make(shadow=True), make(tensorboard="")):
+    for stage in (make(slot=1), make(shadow=True), make(stages=())):
         assert type(stage) is AnswerStage
 
 

@@ -1,7 +1,9 @@
 """Each field of each API document, wrong in every way, is refused with its name: cases that follow from them."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import product
 
 import httpx
 import pytest
@@ -81,6 +83,27 @@ def requests(document, examples):
             example = examples(path, operation) if "requestBody" in operation else None
             for case in derived.cases(document, operation, example):
                 yield method, path.replace("{name}", "embedder"), case
+
+
+def test_ids_in_paths_that_name_nothing_are_refused(client):
+    known = {"name": "embedder", "id": "embedder", "version": "7"}
+    asked = [
+        (method, wrong, b"" if path.startswith("/v2/repository") else json.dumps(BODIES.get(path, {})).encode())
+        for path, methods in client.get("/openapi.json").json()["paths"].items()
+        for method, wrong in product(methods, derived.paths(path, known))
+    ]
+
+    def fault(case):
+        method, path, body = case
+        answer = client.request(method, path, content=body if method == "post" else None)
+        if answer.status_code == 404 and '"code"' in answer.text and len(answer.content) < 700:
+            return ""
+        return f"{method} {path[:80]}: {answer.status_code} {answer.text[:300]}"
+
+    assert len(asked) > 200
+    # An unknown model is looked for again before the refusal.
+    with ThreadPoolExecutor(8) as threads:
+        assert not [*filter(None, threads.map(fault, asked))]
 
 
 def check(client, document, examples, inputs=()):

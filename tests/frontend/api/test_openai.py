@@ -3,6 +3,7 @@
 import base64
 import json
 import threading
+from functools import partial
 
 import httpx
 import numpy as np
@@ -353,3 +354,21 @@ def test_many_streams_at_a_time(redis_server, db, job, serve, tmp_path):
             thread.join()
         assert texts == dict.fromkeys(range(100, 140), 5)
         assert len(db.client_list()) < 60
+
+
+def test_numbers_have_the_ranges_of_that_api(redis_server, job, ask, tmp_path):
+    wrong = {"temperature": (-1, 2.5), "top_p": (2, -0.1), "n": (0, 129), "frequency_penalty": (-3,), "seed": (2**63,)}
+    wrong |= {"presence_penalty": (2.1,), "max_tokens": (-1,), "logit_bias": ({"50": 101},)}
+    of_completions = {"best_of": (21,), "logprobs": (6, 21)}
+    of_chats = {"top_logprobs": (21,), "max_completion_tokens": (-1,)}
+    limits = {"temperature": 2, "top_p": 0, "n": 1, "frequency_penalty": -2, "presence_penalty": 2, "seed": -1}
+    hints = {"reasoning_effort": "low", "verbosity": "low", "prompt_cache_key": "a", "safety_identifier": "b"}
+    with generating(redis_server.port, job, tmp_path, PARROT):
+        completions = partial(ask.completions.create, model=job, prompt="one")
+        chats = partial(ask.chat.completions.create, model=job, messages=[said("user", "one")])
+        for create, own in ((completions, of_completions), (chats, of_chats)):
+            for name, values in (wrong | own).items():
+                for value in values:
+                    with pytest.raises(openai.BadRequestError, match=rf"'{name}[.50]*' is .*expected a number "):
+                        create(extra_body={name: value})
+            assert create(extra_body=limits | hints | {"max_tokens": 0, "logit_bias": {"50": -100}}).choices

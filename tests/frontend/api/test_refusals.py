@@ -23,6 +23,19 @@ def test_a_picture_is_to_be_sent_in_base64(url, body):
     assert 'send {"instances": [{"NAME": {"b64": "…"}}]} with the name of the input' in told(url, **body)
 
 
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/batches", "/v2/repository/index"])
+def test_a_form_is_no_body_of_a_path_without_files(url, path):
+    for form, kind in ({"files": {"file": PNG}}, "a form"), ({"data": {"model": "a b"}}, "a form (name=value)"):
+        error = httpx.post(f"{url}{path}", **form).json()["error"]
+        text = error if isinstance(error, str) else error["message"]
+        assert text == f"the body is {kind}; expected a JSON object"
+
+
+def test_a_picture_of_v2_is_a_tensor(url, job):
+    error = httpx.post(f"{url}/v2/models/{job}/infer", content=PNG).json()["error"]
+    assert '"datatype": "BYTES"' in error
+
+
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_a_number_that_json_does_not_have_is_null(url, number):
     error = told(url, content=f'{{"instances": [{{"age": {number}}}]}}')

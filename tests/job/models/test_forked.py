@@ -5,7 +5,9 @@ import signal
 
 import lightgbm
 import pytest
+import skops.io
 import xgboost
+from sklearn.ensemble import HistGradientBoostingClassifier
 
 from cluster_serving import Predictor
 from cluster_serving.protocol.errors import ModelError
@@ -41,7 +43,14 @@ def save_xgboost(folder, x, y):
     xgboost.XGBClassifier(n_estimators=3, n_jobs=1).fit(x, y).save_model(folder / "model.ubj")
 
 
-@pytest.mark.parametrize(("save", "engine"), [(save_lightgbm, "LightGBM"), (save_xgboost, "XGBoost")])
+def save_histograms(folder, x, y):
+    skops.io.dump(HistGradientBoostingClassifier(max_iter=3).fit(x, y), folder / "model.skops")
+
+
+@pytest.mark.parametrize(
+    ("save", "engine"),
+    [(save_lightgbm, "LightGBM"), (save_xgboost, "XGBoost"), (save_histograms, "scikit-learn")],
+)
 def test_a_fork_after_a_call_is_told_to_spawn(tmp_path, save, engine):
     x, y = tables.iris()
     save(tmp_path, x, y)

@@ -97,6 +97,15 @@ def test_a_cast_of_numbers_that_uint8_does_not_hold():
         assert found.tolist() == [255, 44, 0, 3]
 
 
+def test_equal_values_of_topk():
+    node = helper.make_node("TopK", ["a", "k"], ["values", "y"])
+    feeds = {"a": np.array([[2, 1, 1, 0, 0, 0, 0, 0]], "f4")}
+    size = helper.make_tensor("k", INT64, [1], [3])
+    first, second = both([node], feeds, {"a": (FLOAT, ["n", 8])}, (INT64, ["n", 3]), [size])
+    # The first place of each value comes first in ONNX Runtime alone.
+    assert (first.tolist(), second.tolist()) == ([[0, 1, 2]], [[0, 2, 1]])
+
+
 def test_the_number_of_kept_sizes_is_taken():
     node = helper.make_node("Relu", ["a"], ["y"])
     ports = [helper.make_tensor_value_info(name, FLOAT, ["n"]) for name in "ay"]

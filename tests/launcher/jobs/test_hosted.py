@@ -1,5 +1,6 @@
 """Models of a job that serves several, as the commands keep them in Redis."""
 
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -8,7 +9,7 @@ import redis
 
 from cluster_serving.job.options import HostedOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted
+from cluster_serving.launcher.jobs import hosted, model_copy
 from cluster_serving.launcher.jobs.services import Services
 from cluster_serving.launcher.jobs.steps import free_names
 from cluster_serving.launcher.jobs.steps.base import Draft
@@ -96,3 +97,55 @@ def test_a_name_that_is_taken_is_refused(store, job):
         check("other")
     assert check("free")
     store.client.delete(*JobKeys(other).lasting(()))
+
+
+def test_the_version_of_a_model_counts_its_changes(store, job, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.onnx").write_text("first")
+    made = options(job, "a")
+    [one] = made.hosted
+    one = replace(one, model=ModelOptions(str(folder)))
+
+    def start(given):
+        counted = replace(given, version=hosted.next_version(store, given))
+        hosted.announce(store, replace(made, hosted=(counted,)))
+        return counted.version
+
+    first = start(one)
+    # A start of the job, also with a copy of the files, is no change of the model.
+    copied = shutil.copytree(folder, tmp_path / "copy")
+    assert start(replace(one, model=ModelOptions(str(copied)))) == first
+    (folder / "model.onnx").write_text("second")
+    assert int(start(one)) == int(first) + 1
+    (folder / "config.yaml").write_text("maxBatchSize: 2\n")
+    assert int(start(one)) == int(first) + 2
+    assert start(replace(one, numbered=True, version="7")) == "7"
+
+
+def test_a_change_copies_one_model_and_removes_the_copy_before(job, tmp_path):
+    source, started = tmp_path / "a", tmp_path / f"{job}@1"
+    for folder in (source, started / "a"):
+        folder.mkdir(parents=True)
+        (folder / "model.onnx").touch()
+    made = options(job, "a")
+    model = replace(made.model, path=str(started), configured=str(tmp_path))
+    made = replace(made, model=model, hosted=(replace(made.hosted[0], model=ModelOptions(str(started / "a"))),))
+
+    def change(before):
+        folder = model_copy.of_model(before, source)
+        now = replace(before, hosted=(replace(before.hosted[0], model=ModelOptions(str(folder))),))
+        model_copy.tidy_models(before, now)
+        return folder, now
+
+    first, changed = change(made)
+    second, _ = change(changed)
+    # A slot that has lost all changes starts with the first one.
+    assert sorted(started.iterdir()) == sorted([started / "a", second]) and first.name.startswith("a@")
+    (source / "model.onnx").unlink()
+    (source / "model.onnx").symlink_to("nothing")
+    with pytest.raises(LaunchError, match="no copy of .* can be made: .*; try again when its files are complete"):
+        model_copy.of_model(changed, source)
+    assert sorted(started.iterdir()) == sorted([started / "a", second])
+    # Where no copy was made at the start, none is made.
+    assert model_copy.of_model(replace(made, model=ModelOptions(str(tmp_path))), source) == source

@@ -5,6 +5,8 @@ import zipfile
 
 import pytest
 
+from cluster_serving.launcher import origins
+from cluster_serving.launcher.errors import LaunchError
 from tests.support.payloads import foreign
 
 BOMB = b"raise SystemExit('foreign code was run')"
@@ -13,7 +15,9 @@ BOMB = b"raise SystemExit('foreign code was run')"
 def test_a_folder_of_no_server_is_refused_with_what_is_expected(taking, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
-    said = taking.refused(tmp_path / "other")
+    done = taking.run(tmp_path / "other")
+    said = done.stderr
+    assert done.returncode == 1 and "Traceback" not in said and not list(taking.folder.iterdir())
     assert "Found: notes.txt" in said and "MLmodel" in said and "config.pbtxt" in said
     assert "does not exist" in taking.refused(tmp_path / "nothing")
 
@@ -64,16 +68,16 @@ def test_files_beside_a_model_of_torchserve_that_cannot_be_read(taking, tmp_path
     assert message in taking.refused(foreign.archive(tmp_path / "a.mar", files, **model))
 
 
-def test_a_torchserve_archive_that_is_none_and_one_of_several(taking, tmp_path):
-    store = tmp_path / "store"
-    store.mkdir()
-    (store / "a.mar").write_bytes(b"\x1f\x8bno zip")
-    assert "a.mar is not a ZIP archive" in taking.refused(store / "a.mar")
-    (store / "b.mar").touch()
-    assert "holds a.mar, b.mar; name one" in taking.refused(store)
-    with zipfile.ZipFile(store / "c.mar", "w") as packed:
+def test_torchserve_archives_that_are_none(tmp_path):
+    (tmp_path / "a.mar").write_bytes(b"\x1f\x8bno zip")
+    with pytest.raises(LaunchError, match="a.mar is not a ZIP archive"):
+        origins.read(tmp_path / "a.mar")
+    with zipfile.ZipFile(tmp_path / "c.mar", "w") as packed:
         packed.writestr("MAR-INF/MANIFEST.json", "[]")
-    assert "MANIFEST.json names no model" in taking.refused(store / "c.mar")
+    with pytest.raises(LaunchError, match=r"MANIFEST.json names no model"):
+        origins.read(tmp_path / "c.mar")
+    with pytest.raises(LaunchError, match=r"none of its 2 models can be served: the model a.mar: .*; the model c.mar:"):
+        origins.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +94,6 @@ def test_models_of_triton(taking, tmp_path, config, message):
     (tmp_path / "a" / "1" / "model.py").write_bytes(BOMB)
     (tmp_path / "a" / "config.pbtxt").write_text(config)
     assert message in taking.refused(tmp_path / "a")
-
-
-def test_a_triton_repository_of_several_models_asks_for_one(taking, tmp_path):
-    for name in ("a", "b"):
-        (tmp_path / "store" / name / "1").mkdir(parents=True)
-        (tmp_path / "store" / name / "config.pbtxt").touch()
-    assert "holds a, b; each becomes a job: name one of them" in taking.refused(tmp_path / "store")
 
 
 @pytest.mark.parametrize(

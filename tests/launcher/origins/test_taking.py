@@ -90,7 +90,7 @@ def test_triton_with_torchscript_on_gpus_and_a_queue(taking, tmp_path):
         "modelVersion": 1,
     }
     assert "left  dynamic_batching.preserve_ordering" in said
-    assert "left  labels.txt: copy it into model/1/, and set postProcessing: topN(3) | labels(labels.txt)" in said
+    assert "left  label_filename labels.txt of config.pbtxt: copy it beside the model, as" in said
     (found,) = answers(taking.model / "1", X, input_shapes=((4,),)).values()
     np.testing.assert_allclose(found, foreign.probabilities(X), atol=1e-5)
 

@@ -54,7 +54,7 @@ def test_logits_become_what_the_library_returns(tmp_path, config, keys):
         (
             {"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 224, "resample": 2},
             {"imageScale": 1 / 255, "imageMean": [0.5] * 3, "imageStd": [0.5] * 3, "imageResize": "224,224"},
-            [],
+            ["the mean of pixels that the library takes where it makes images smaller"],
         ),
         (
             {"do_normalize": False, "do_center_crop": True, "crop_size": 192, "size": {"shortest_edge": 256}},

@@ -20,5 +20,6 @@ from tests.support.fixtures.handled import NO_NEGATIVES, write
 )
 def test_a_job_brings_the_packages_that_its_logs_need(tmp_path, options, extras):
     model = ModelOptions(str(write(tmp_path, NO_NEGATIVES)))
-    found, _ = _needs(JobOptions("start", model, RedisOptions("redis://localhost", **options)))
+    keys = {"payload_log_sample": 0.0, "payload_log_to": "payload-log", "tensorboard": ""} | options
+    found, _ = _needs(JobOptions("start", model, RedisOptions("redis://localhost", stages=tuple(keys.items()))))
     assert found == {"job"} | extras

@@ -1,7 +1,8 @@
 """Wrong requests that follow from an OpenAPI document: one field of a body, or one parameter, is wrong in each."""
 
 import copy
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,9 @@ SAMPLES = (None, True, -1, 1.5, 10**20, "", "other", [[]], {"other": 1})
 
 TEXTS = ("", "other", "-1", "9" * 20)
 """Values of headers and of parameters of a query."""
+
+IDS = ("%00", "%FF%C3%28", "%2E%2E%2F%2E%2E", "{name}%F0%9F%92%A5%0A", "a" * 4000)
+"""Parts of paths that name nothing, as they are in a URL."""
 
 SURPLUS = "surplus"
 """Name of a field that no schema has."""
@@ -50,6 +54,14 @@ def cases(document: Schema, operation: Schema, example: Any = None) -> Iterator[
         schema = operation["requestBody"]["content"]["application/json"]["schema"]
         for what, names, wrong in bodies(document, schema, example):
             yield Case(what, names, {"json": wrong})
+
+
+def paths(path: str, known: Mapping[str, str]) -> Iterator[str]:
+    """Yield the path with an id that names nothing in the place of each parameter, and `known` ones in the others."""
+    for name in known:
+        for value in IDS if f"{{{name}}}" in path else ():
+            others = known | {name: value}
+            yield re.sub(r"\{(\w+)\}", lambda found, others=others: others[found[1]], path)  # type: ignore[misc]
 
 
 def bodies(document: Schema, schema: Schema, example: Any) -> Iterator[tuple[str, tuple[str, ...], Any]]:

@@ -21,7 +21,7 @@ from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.launcher import cli
 from cluster_serving.launcher.commands import COMMANDS
-from cluster_serving.launcher.config import targets
+from cluster_serving.launcher.config import stages, targets
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.protocol import metrics
 from cluster_serving.settings.model import Settings, expected, keys
@@ -94,7 +94,7 @@ def _parameter(each: Any) -> tuple[str, str, str]:
 
 def of_config() -> str:
     """Return the keys of config.yaml."""
-    kinds = (Config, *targets.keys())
+    kinds = (Config, *stages.kinds(), *targets.keys())
     return table("key|default|meaning", chain.from_iterable(map(_keys, kinds)))
 
 

@@ -3,7 +3,7 @@ import re
 import pytest
 
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
-from cluster_serving.launcher.config.model import with_targets
+from cluster_serving.launcher.config.model import with_all_keys
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets.kubernetes import application as kubernetes
 from cluster_serving.launcher.targets.kubernetes.application import KubernetesApplication
@@ -14,7 +14,7 @@ def target(tmp_path, **flink):
     keys = {"target": "kubernetes-application", "image": "an-image:1", "namespace": "serving"} | flink
     settings = {"modelPath": str(tmp_path), "redisUrl": "redis.example:6379"}
     settings |= {f"flink.{key}": value for key, value in keys.items()}
-    return KubernetesApplication(with_targets().model_validate(settings))
+    return KubernetesApplication(with_all_keys().model_validate(settings))
 
 
 @pytest.mark.parametrize(

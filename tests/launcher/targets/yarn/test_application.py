@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.launcher.config.job_options import job_options
-from cluster_serving.launcher.config.model import with_targets
+from cluster_serving.launcher.config.model import with_all_keys
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets.applications import sizes
@@ -18,7 +18,7 @@ MIB = 1 << 20
 @pytest.fixture
 def config(tmp_path):
     (tmp_path / "model.bin").write_bytes(bytes(10 * MIB))
-    return with_targets()(modelPath=str(tmp_path), jobName="digits", **{"flink.target": "yarn-application"})
+    return with_all_keys()(modelPath=str(tmp_path), jobName="digits", **{"flink.target": "yarn-application"})
 
 
 def off_heap(config):

@@ -1,0 +1,28 @@
+"""A change of one model of a slot, made between two batches."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from cluster_serving.job.hosting.model import AbsentModel, HostedModel
+from cluster_serving.protocol.slots import SlotReport
+
+
+@dataclass
+class Change:
+    """A change of one model.
+
+    Attributes:
+        name: Name of the model.
+        model: What answers its requests from now on; None if nothing does.
+        report: Description of the model from now on; None if it has gone.
+        earlier: The model that was served before; None before the change, or if none was.
+        made: Set when the change is made.
+    """
+
+    name: str
+    model: HostedModel | AbsentModel | None
+    report: SlotReport | None
+    earlier: HostedModel | None = None
+    made: threading.Event = field(default_factory=threading.Event)

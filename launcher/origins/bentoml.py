@@ -1,0 +1,182 @@
+"""BentoML: a model of a model store, the store itself, a bento, or the folder of a `bentofile.yaml`."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import yaml
+
+from cluster_serving.job.models.folder import holds_model
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import hugging_face, mlflow, several, torchserve
+from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
+from cluster_serving.launcher.origins.taken import Source, Taken, external_data, mapping, tree
+
+EXPECTED = "a model or bento of BentoML, model.yaml, bento.yaml or bentofile.yaml"
+
+_MODEL, _BENTO, _BENTOFILE, _LATEST = "model.yaml", "bento.yaml", "bentofile.yaml", "latest"
+_SAVED = "saved_model"
+_FACTS = (
+    *("name", "version", "bentoml_version", "creation_time", "api_version", "context", "labels", "metadata"),
+    *("description", "size_bytes"),
+)
+_NATIVE = {
+    ".ubj": "model.ubj",
+    ".txt": "model.txt",
+    ".cbm": "model.cbm",
+    ".onnx": "model.onnx",
+    ".keras": "model.keras",
+}
+_NATIVE |= {".skops": "model.skops", ".h5": "model.h5"}
+"""Suffix of `saved_model` → its name here."""
+
+_OF_SAVED_MODEL = ("saved_model.pb", "variables/", "assets/", "fingerprint.pb", "keras_metadata.pb")
+_REMEDIES = {
+    "xgboost": "save it with model.save_model('model/model.ubj')",
+    "lightgbm": "save it with model.booster_.save_model('model/model.txt')",
+    "sklearn": "save it with skops.io.dump(model, 'model/model.skops')",
+    "pytorch": "save it with torch.jit.trace(model.eval(), example).save('model/model.pt')",
+    "pytorch_lightning": "save it with torch.jit.trace(model.eval(), example).save('model/model.pt')",
+}
+_SIGNATURES = (
+    "a job calls the model itself, and shares a call where that changes no answer (docs/explanation/shared-calls.md)"
+)
+_SERVICE = "the code of the service, which is not run: move it into a handler (cluster-serving-init --handler)"
+
+
+def read(path: Path) -> Taken | None:
+    """Return the models of a folder; None if it is none of BentoML's."""
+    if not path.is_dir():
+        if path.suffix in (".bento", ".bentomodel"):
+            raise LaunchError(f"{path} is an archive: unpack it with tar -xf {path} -C FOLDER, and name the folder")
+        return None
+    if _is_model(path):
+        return _read_model(path)
+    for file in (_BENTO, _BENTOFILE):
+        if (path / file).is_file():
+            return _read_bento(path, file)
+    if (path / _LATEST).is_file() or any(map(_is_model, _folders(path))):
+        return _read_model(_version(path, ""))
+    names = [folder for folder in _folders(path) if any(map(_is_model, _folders(folder)))]
+    if not names:
+        return None
+    readers = {folder.name: partial(_read_name, folder, "") for folder in names}
+    taken = several.take(f"the model store {path}", path.resolve().name, readers)
+    taken.left += several.unread(path, set(readers))
+    return taken
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(folder for folder in path.iterdir() if folder.is_dir())
+
+
+def _is_model(folder: Path) -> bool:
+    return (folder / _MODEL).is_file() and "bentoml_version" in (folder / _MODEL).read_text("utf8", errors="replace")
+
+
+def _read_name(folder: Path, version: str) -> Taken:
+    return _read_model(_version(folder, version))
+
+
+def _version(folder: Path, version: str) -> Path:
+    """Return the folder of a version of a model; the one that `latest` names, unless it is given."""
+    file = folder / _LATEST
+    named = version if version not in ("", _LATEST) else file.read_text("utf8").strip() if file.is_file() else ""
+    found = [one for one in _folders(folder) if _is_model(one)] if folder.is_dir() else []
+    if not named and len(found) == 1:
+        return found[0]
+    chosen = next((one for one in found if one.name == named), None)
+    if chosen is None:
+        names = ", ".join(one.name for one in found) or "none"
+        raise LaunchError(f"{folder} has no version {named or 'that is the latest'}; found: {names}")
+    return chosen
+
+
+def _read_bento(path: Path, file: str) -> Taken:
+    fields = _filled(path / file)
+    tags = []
+    for entry in fields.every("models"):
+        part = Fields(entry) if isinstance(entry, dict) else Fields({"tag": entry})
+        tags.append(str(part.take("tag") or part.take("filter") or ""))
+        part.take("module"), part.take("creation_time"), part.take("alias")
+    name = str(fields.take("name") or path.resolve().name)
+    if not tags:
+        raise LaunchError(
+            f"{path / file} names no models of a store: put the files that {fields.take('service')} loads into model/, "
+            "and move its code into a handler (cluster-serving-init --handler)"
+        )
+    readers = {tag: partial(_read_tag, path, tag) for tag in tags}
+    taken = several.take(f"the models of {path / file}", name, readers)
+    taken.left.append(f"service of {file}, {fields.take('service')}: {_SERVICE}")
+    taken.left += fields.leave(file, FACT, *_FACTS)
+    why = "a job has its own image and packages (docs/how-to/deploy/kubernetes.md)"
+    taken.left += fields.leave(file, why, "python", "docker", "conda", "image", "envs", "include", "exclude", "args")
+    why = "docs/reference/config.md has the keys of a job, such as maxBatchSize, batchTimeout and requestDeadline"
+    taken.left += fields.left(file, why)
+    return taken
+
+
+def _filled(file: Path) -> Fields:
+    """Return the fields of a file that have a value: BentoML writes all of them."""
+    return Fields({name: value for name, value in mapping(file, yaml.safe_load).items() if value not in ({}, [], "")})
+
+
+def _read_tag(path: Path, tag: str) -> Taken:
+    name, _, version = tag.partition(":")
+    home = Path(os.environ.get("BENTOML_HOME") or Path.home() / "bentoml")
+    stores = (path / "models", path.resolve().parent.parent.parent / "models", home / "models")
+    for store in stores:
+        if name and name not in (".", "..") and "/" not in name and (store / name).is_dir():
+            return _read_name(store / name, version)
+    raise LaunchError(f"no store holds {tag!r}; looked into {', '.join(map(str, stores))} (BENTOML_HOME names another)")
+
+
+def _read_model(path: Path) -> Taken:
+    fields = _filled(path / _MODEL)
+    module = str(fields.take("module") or "").rpartition(".")[2]
+    name = str(fields.take("name") or path.resolve().parent.name)
+    if module in ("transformers", "diffusers") or (path / "mlflow_model").is_dir():
+        found = mlflow.read(path / "mlflow_model") if (path / "mlflow_model").is_dir() else hugging_face.read(path)
+        if found is None:
+            raise LaunchError(
+                f"{path} holds no model of {module} that is served: docs/reference/models.md has the formats"
+            )
+        taken = found
+        taken.origin = f"the BentoML model {path}"
+    else:
+        taken = Taken(f"the BentoML model {path}", _files(path, module))
+    taken.name(name)
+    others = sorted(file for file in tree(path) if file.startswith("custom_objects"))
+    if others:
+        taken.left.append(f"{', '.join(others)}: a pickle, which is not run: {_SERVICE}")
+    taken.left += fields.leave(_MODEL, _SIGNATURES, "signatures")
+    taken.left += fields.leave(_MODEL, f"{IN_MODEL}; the key device says where it is computed", "options")
+    taken.left += fields.leave(_MODEL, FACT, *_FACTS)
+    taken.left += fields.left(_MODEL)
+    return taken
+
+
+def _files(path: Path, module: str) -> dict[str, Source | bytes]:
+    """Return the files to serve of a model that one framework saved.
+
+    Raises:
+        LaunchError: If the model is a pickle or code.
+    """
+    if (path / "saved_model.pb").is_file():
+        return {name: file for name, file in tree(path).items() if name.startswith(_OF_SAVED_MODEL)}
+    saved = [file for file in sorted(path.iterdir()) if file.is_file() and file.stem == _SAVED]
+    for file in saved:
+        if module == "lightgbm" and file.suffix != ".pkl":
+            # Its text, whatever the name says.
+            return {"model.txt": file}
+        if file.suffix in _NATIVE:
+            return {_NATIVE[file.suffix]: file} | external_data(file, path)
+        if module == "xgboost" and file.suffix == ".json":
+            return {"model.json": file}
+        if file.suffix in (".pt", ".pth") and torchserve.is_torchscript(file):
+            return {"model.pt": file}
+    if not saved and holds_model(path):
+        return {name: file for name, file in tree(path).items() if name != _MODEL}
+    what = f"a pickle or code ({saved[0].name}), which is not run" if saved else "no file that is served"
+    remedy = _REMEDIES.get(module, "docs/reference/models.md says what is served, and how to convert other models")
+    raise LaunchError(f"{path} holds {what}: {remedy}")

@@ -1,0 +1,74 @@
+"""Manifests of Kubernetes: files of YAML with an object in each document."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins.fields import FACT, Fields
+
+POD = "the manifest of a job has its own pods: docs/how-to/deploy/kubernetes.md"
+"""What is said of resources, volumes, accounts and the like."""
+
+REPLICAS = "copies are slots here: modelParallelism, or the section autoscale, sets their number"
+PAYLOADS = "the section payloadLog of config.yaml logs requests and answers"
+
+_SUFFIXES = (".yaml", ".yml", ".json")
+_MOST_BYTES = 1 << 22
+_FACTS = ("namespace", "labels", "creationTimestamp", "generation", "resourceVersion", "uid", "managedFields")
+
+
+def objects(path: Path) -> list[Fields]:
+    """Return the objects of a file, or of the files of a folder; none if they hold something else.
+
+    Raises:
+        LaunchError: If a file with the words of a manifest is no YAML.
+    """
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [found for file in files if _may_be_one(file) for found in _objects(file)]
+
+
+def _may_be_one(file: Path) -> bool:
+    return file.suffix in _SUFFIXES and file.is_file() and file.stat().st_size <= _MOST_BYTES
+
+
+def _objects(file: Path) -> Iterable[Fields]:
+    text = file.read_text("utf8", errors="replace")
+    if "apiVersion" not in text or "kind" not in text:
+        return
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as error:
+        raise LaunchError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    for document in documents:
+        is_list = isinstance(document, dict) and document.get("kind") == "List"
+        for each in document.get("items") or [] if is_list else [document]:
+            if isinstance(each, dict) and "apiVersion" in each and "kind" in each:
+                yield Fields(each)
+
+
+def described(each: Fields) -> str:
+    """Return kind and name of an object, for messages."""
+    return f"{each.take('kind')} {each.part('metadata').take('name') or 'without a name'}"
+
+
+def metadata_left(each: Fields) -> list[str]:
+    """Return lines for what an object says about itself, and about its state."""
+    each.take("apiVersion"), each.take("kind")
+    metadata = each.part("metadata")
+    metadata.take("name")
+    left = metadata.leave("metadata", FACT, *_FACTS)
+    # Their values may be a manifest each.
+    left += [f"the annotation {name}: {POD}" for name in sorted(_mapping(metadata.take("annotations")))]
+    return left + each.leave("the manifest", FACT, "status")
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return {str(key): each for key, each in value.items()} if isinstance(value, dict) else {}
+
+
+def other(each: Fields, known: str) -> str:
+    """Return the line for an object that describes no model; `known` has what does."""
+    return f"{described(each)}: not taken over, which {known} alone is; a job is server and runtime itself"

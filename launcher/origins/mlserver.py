@@ -1,0 +1,90 @@
+"""MLServer, the server of Seldon Core: a folder with `model-settings.json`, or a folder of such folders."""
+
+import json
+from functools import partial
+from math import ceil
+from pathlib import Path
+
+from cluster_serving.job.models.folder import holds_model
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import mlflow, several
+from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
+from cluster_serving.launcher.origins.taken import Source, Taken, mapping, member, tree
+
+EXPECTED = "a model of MLServer, model-settings.json"
+
+_FILE, _SERVER_FILE = "model-settings.json", "settings.json"
+_NAMES = {"LightGBMModel": "model.txt", "XGBoostModel": "model.ubj", "CatboostModel": "model.cbm"}
+"""Class that loads a model → name of its file here, unless its own name tells the engine."""
+
+_USUAL = ("model.ubj", "model.json", "model.bst", "model.txt", "model.cbm", "model.onnx")
+_KNOWN = (".ubj", ".json", ".txt", ".cbm", ".onnx", ".skops")
+_REMEDIES = {
+    "SKLearnModel": "save the model with skops.io.dump(model, 'model/model.skops')",
+    "HuggingFaceRuntime": "export the model with optimum-cli, and take that folder over",
+}
+_WORKERS = "processes are slots here: modelParallelism sets their number, and is measured without"
+
+
+def read(path: Path) -> Taken | None:
+    """Return the model of a folder, or those of its subfolders; None if there is no `model-settings.json`."""
+    if not path.is_dir():
+        return None
+    if (path / _FILE).is_file():
+        return _read(path)
+    folders = sorted(file.parent for file in path.glob(f"*/{_FILE}"))
+    if not folders:
+        return None
+    taken = several.take(
+        f"the models of MLServer in {path}", path.resolve().name, {one.name: partial(_read, one) for one in folders}
+    )
+    taken.left += several.unread(path, {folder.name for folder in folders})
+    return taken
+
+
+def _read(path: Path) -> Taken:
+    settings = Fields(mapping(path / _FILE, json.loads))
+    kind = str(settings.take("implementation") or "").rpartition(".")[2]
+    parameters = settings.part("parameters")
+    taken = _model(path, kind, str(parameters.take("uri") or ""))
+    taken.name(str(settings.take("name") or path.resolve().name))
+    size, seconds = settings.take("max_batch_size"), settings.take("max_batch_time")
+    taken.keys |= {"maxBatchSize": size} if size else {}
+    taken.keys |= {"batchTimeout": ceil(seconds * 1000)} if isinstance(seconds, int | float) and seconds > 0 else {}
+    taken.left += parameters.leave(f"parameters in {_FILE}", FACT, "version")
+    taken.left += settings.leave(_FILE, _WORKERS, "parallel_workers", "warm_workers")
+    taken.left += settings.leave(_FILE, IN_MODEL, "inputs", "outputs", "platform", "versions")
+    taken.left += settings.left(_FILE)
+    return taken
+
+
+def _model(path: Path, kind: str, uri: str) -> Taken:
+    taken = Taken(f"the model of MLServer {path}")
+    place = member(path, uri) if uri and uri not in (".", "./") else path
+    if isinstance(place, Path) and place.is_dir():
+        found = mlflow.read(place)
+        if found is not None:
+            found.origin = taken.origin
+            return found
+        usual = next((place / name for name in _USUAL if (place / name).is_file()), None)
+        if usual is None:
+            if not holds_model(place):
+                raise LaunchError(f"{path} holds no file that is served ({kind}): {_remedy(kind)}")
+            taken.files |= {name: file for name, file in tree(place).items() if name not in (_FILE, _SERVER_FILE)}
+            return taken
+        place = usual
+    taken.files |= _file(path, place, kind)
+    return taken
+
+
+def _file(path: Path, file: Source, kind: str) -> dict[str, Source | bytes]:
+    suffix = Path(file.name).suffix
+    if suffix not in (*_KNOWN, ".bst") or (kind == "SKLearnModel" and suffix != ".skops"):
+        raise LaunchError(f"{path} holds {file.name}, a pickle or code ({kind}), which is not run: {_remedy(kind)}")
+    if suffix == ".json" or kind not in _NAMES:
+        return {f"model{suffix}": file}
+    return {_NAMES[kind]: file}
+
+
+def _remedy(kind: str) -> str:
+    return _REMEDIES.get(kind, "docs/reference/models.md says what is served, and how to convert other models")

@@ -1,0 +1,130 @@
+"""Seldon Core: a file with a `SeldonDeployment` of Core 1, or with `Model` objects of Core 2."""
+
+from pathlib import Path
+
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import manifests, several, storage
+from cluster_serving.launcher.origins.fields import Fields
+from cluster_serving.launcher.origins.manifests import PAYLOADS, POD, REPLICAS
+from cluster_serving.launcher.origins.taken import Taken
+
+EXPECTED = "a SeldonDeployment or Model of Seldon Core as YAML"
+
+_KINDS = {"SeldonDeployment": "machinelearning.seldon.io/", "Model": "mlops.seldon.io/"}
+_SERVERS = {"SKLEARN": "sklearn", "XGBOOST": "xgboost", "TENSORFLOW": "tensorflow", "TRITON": "triton"}
+_SERVERS |= {"MLFLOW": "mlflow", "HUGGINGFACE": "huggingface"}
+"""Start of an implementation `*_SERVER` → format of its models."""
+
+_NAME = "clients name the job, jobName"
+_HANDLER = "move its code into a handler (cluster-serving-init --handler)"
+_SECRETS = "docs/how-to/model-stores.md says where a job looks for credentials"
+_SHARE = "a canary or a shadow is started with cluster-serving-cli update (docs/how-to/changes.md)"
+_SELDON = "Seldon's own protocol (/api/v1.0/predictions) is not answered: clients send v1 or v2"
+
+
+def read(path: Path, read_folder: storage.Reader) -> Taken | None:
+    """Return the models of a file or folder; None if no object there is one of Seldon's."""
+    found = manifests.objects(path)
+    models = [each for each in found if _is_model(each)]
+    if not models:
+        return None
+    readers = {manifests.described(each): lambda each=each: _read(each, read_folder) for each in models}
+    taken = several.take(f"the models of {path}", path.resolve().stem, readers)
+    taken.left += [manifests.other(each, " or ".join(_KINDS)) for each in found if each not in models]
+    return taken
+
+
+def _is_model(each: Fields) -> bool:
+    return str(each.take("apiVersion")).startswith(_KINDS.get(str(each.take("kind")), "-"))
+
+
+def _read(each: Fields, read_folder: storage.Reader) -> Taken:
+    name = manifests.described(each)
+    taken = Taken(f"the {name}")
+    taken.name(str(each.part("metadata").take("name") or "model"))
+    spec = each.part("spec")
+    if each.take("kind") == "Model":
+        _take_model(taken, spec, read_folder)
+    else:
+        _take_deployment(taken, spec, read_folder)
+    taken.left += manifests.metadata_left(each)
+    taken.left += each.left(f"the {name}")
+    return taken
+
+
+def _take_model(taken: Taken, spec: Fields, read_folder: storage.Reader) -> None:
+    kinds = [str(kind) for kind in spec.every("requirements")]
+    address = str(spec.take("storageUri") or spec.take("uri") or "")
+    why = "modelPath names the folder of a version; of folders on this machine modelVersion chooses one"
+    taken.left += spec.leave("spec", why, "artifactVersion")
+    if "llm" in spec or "explainer" in spec:
+        raise LaunchError(
+            f"{taken.origin} is {'an explainer' if 'explainer' in spec else 'a language model'}: {_HANDLER}"
+        )
+    if spec.take("replicas", 1) != 1:
+        taken.left.append(f"replicas {spec.take('replicas')} of spec: {REPLICAS}")
+    taken.left += spec.leave("spec", REPLICAS, "minReplicas", "maxReplicas", "scalingSpec")
+    taken.left += spec.leave("spec", PAYLOADS, "logger", "dataflow")
+    taken.left += spec.leave("spec", _SECRETS, "secretName", "storageSecretName")
+    for part in spec.parts("parameters"):
+        taken.left.append(f"the parameter {part.take('name')} ({part.take('value')}) of spec: docs/reference/config.md")
+    taken.left += spec.left("spec", "a job is its own server: docs/how-to/deploy/kubernetes.md")
+    storage.take(taken, address, kinds or ["mlserver"], read_folder)
+
+
+def _take_deployment(taken: Taken, spec: Fields, read_folder: storage.Reader) -> None:
+    predictors = spec.parts("predictors")
+    if not predictors:
+        raise LaunchError(f"{taken.origin} has no predictors")
+    first = max(predictors, key=_share)
+    for predictor in predictors:
+        if predictor is not first:
+            place = predictor.part("graph").take("modelUri", "a container")
+            name = f"the predictor {predictor.take('name')} ({place}) beside {first.take('name')}"
+            taken.left.append(f"{name}: {_SHARE}")
+            predictor.left("")
+    _take_graph(taken, first.part("graph"), read_folder)
+    if (replicas := first.take("replicas", spec.take("replicas", 1))) != 1:
+        taken.left.append(f"replicas {replicas}: {REPLICAS}")
+    first.take("name"), first.take("traffic"), first.take("shadow")
+    where = f"the predictor {first.take('name')}"
+    taken.left += first.left(where, POD)
+    if str(protocol := spec.take("protocol") or spec.take("transport") or "seldon") == "seldon":
+        taken.left.append(f"protocol {protocol}: {_SELDON}")
+    taken.left += spec.leave("spec", _NAME, "name")
+    taken.left += spec.left("spec", POD)
+
+
+def _share(predictor: Fields) -> float:
+    """Return the share of the requests that a predictor answers; less than nothing for a shadow."""
+    share = predictor.take("traffic", 0)
+    return -1.0 if predictor.take("shadow") else float(share) if isinstance(share, int | float) else 0.0
+
+
+def _take_graph(taken: Taken, graph: Fields, read_folder: storage.Reader) -> None:
+    kind, server = str(graph.take("type") or "MODEL"), str(graph.take("implementation") or "")
+    children = graph.every("children")
+    if children or kind != "MODEL":
+        what = f"a graph of {len(children) + 1} nodes" if children else f"a {kind}"
+        raise LaunchError(f"{taken.origin} is {what}: call its models from a handler (docs/how-to/handlers.md)")
+    if not server.endswith("_SERVER"):
+        raise LaunchError(f"{taken.origin} runs a container of its own: {_HANDLER}")
+    name = server.removesuffix("_SERVER")
+    address = str(graph.take("modelUri") or "")
+    for part in graph.parts("parameters"):
+        key, value = part.take("name"), part.take("value")
+        part.take("type")
+        if key == "method" and value == "predict_proba":
+            taken.keys["outputs"] = "probabilities"
+        elif key == "method" and value == "predict":
+            taken.left.append("the parameter method (predict) of the graph: set outputs: label for a classifier")
+        else:
+            taken.left.append(
+                f"the parameter {key} ({value}) of the graph: docs/reference/config.md has the keys of a job"
+            )
+    where = "spec.predictors.graph"
+    taken.left += graph.leave(where, _NAME, "name", "endpoint")
+    taken.left += graph.leave(where, PAYLOADS, "logger")
+    taken.left += graph.leave(where, _SECRETS, "envSecretRefName", "serviceAccountName")
+    taken.left += graph.left(where, POD)
+    storage.take(taken, address, [_SERVERS.get(name, name)], read_folder)

@@ -1,0 +1,64 @@
+"""Detection of changes of the subfolders of a job that serves several models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from cluster_serving.launcher.config import repository
+from cluster_serving.launcher.config.job_options import job_options
+from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs import hosted, model_files
+from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.launcher.rollout.model_watch import ModelWatch
+from cluster_serving.protocol.hosting.orders import CONTENT, REFUSED_CONTENT
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.model_control import UNLOADED
+from cluster_serving.protocol.slots import SlotReport
+
+_GONE = "gone"
+"""In place of the fingerprint of a subfolder that has gone."""
+
+
+class ModelsWatch:
+    """Decision which models of a job are to be loaded again, or removed; see `ModelWatch` for each."""
+
+    def __init__(self) -> None:
+        self._watches: dict[str, ModelWatch] = {}
+        self._contents: dict[str, tuple[str, str]] = {}
+        self._failed: dict[str, str] = {}
+
+    def note_failed(self, name: str) -> None:
+        """Note that a change that was due could not be made: it is not due again until the files change."""
+        self._failed[name] = self._watches[name].seen
+
+    def due(self, config: Config, store: JobStore, models: Mapping[str, SlotReport], now: float) -> list[str]:
+        """Return the names of the models whose change is due; `models` are those that the job has.
+
+        One that somebody has unloaded is not due, unless its subfolder has gone.
+        """
+        found = repository.find(config)
+        if found is None:
+            return []
+        # A subfolder that goes and comes back is tried again.
+        self._failed = {name: seen for name, seen in self._failed.items() if seen == _GONE or name in found.names}
+        due = []
+        for name in sorted({*models, *found.names}):
+            seen = self._content(config, name) if name in found.names else _GONE
+            watch = self._watches.setdefault(name, ModelWatch(""))
+            served, refused = store.client.hmget(JobKeys(name).record, CONTENT, REFUSED_CONTENT)
+            watch.served, watch.refused = served or "", refused or self._failed.get(name, "")
+            stays = seen != _GONE and name in models and models[name].state == UNLOADED
+            if watch.is_due(seen, now) and not stays:
+                due.append(name)
+        return due
+
+    def _content(self, config: Config, name: str) -> str:
+        """Return the fingerprint of a model, by which its changes are counted."""
+        folder = Path(config.model_path, name)
+        # Its configuration is read only if a file has changed.
+        looked = model_files.content(folder)
+        if looked != self._contents.get(name, ("", ""))[0]:
+            one = repository.hosted(config, job_options(config, ""), name, folder)
+            self._contents[name] = looked, hosted.content(one)
+        return self._contents[name][1]

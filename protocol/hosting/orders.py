@@ -1,0 +1,54 @@
+"""Orders to the slot of a job that serves several models: load, unload or remove one of them.
+
+The hash `<jobName>:control:models` has one order for each model: its name → `Order` as JSON. The slot removes an order
+that it has carried out; `<jobName>:control:<id>` has the outcome (`protocol.model_control`). What a slot that starts
+again needs is in the record of each model, `JobKeys(name).record`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from cluster_serving.protocol.json_record import JsonRecord
+from cluster_serving.protocol.keys import JobKeys
+
+REMOVE = "remove"
+"""Action of an order beside `LOAD` and `UNLOAD`: the model has gone, and nothing answers for it any more."""
+
+OPTIONS = "options"
+"""Field of a model's record: options that it was loaded with while the job ran, as in `Order.options`."""
+
+KEPT_OUT = "kept_out"
+"""Field of a model's record: `UNLOADED`, or the reason for which a slot does not load it; empty if it does."""
+
+DEATHS = "deaths"
+"""Field of a model's record: the requests on which processes have died, separated by commas."""
+
+VERSION, CONTENT = "version", "content"
+"""Fields of a model's record: its version, and the fingerprint of its files, by which their changes are counted."""
+
+REFUSED, REFUSED_CONTENT = "refused", "refused_content"
+"""Fields of a model's record: why its new files are not served while earlier ones are, and their fingerprint."""
+
+
+@dataclass(frozen=True)
+class Order(JsonRecord):
+    """An order to a slot.
+
+    Attributes:
+        action: `LOAD`, `UNLOAD` or `REMOVE`.
+        options: Options of a job with this model alone, as JSON, for `LOAD`; else empty.
+        id: Identifier, of which the key of the outcome is made.
+        tries: Number of times that a slot has begun with it.
+    """
+
+    action: str
+    options: str = ""
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    tries: int = 0
+
+
+def key(job: str) -> str:
+    """Return the key of the orders to a job."""
+    return JobKeys(job).control_outcome("models")

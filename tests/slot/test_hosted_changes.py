@@ -1,0 +1,231 @@
+"""Models of a job that serves several, changed while it runs: no request fails, and the others go on."""
+
+import os
+import shutil
+import socket
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
+from cluster_serving.connectors.slot.attempts import Attempt
+from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import hosted
+from cluster_serving.launcher.rollout import model_change
+from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.orders import DEATHS, OPTIONS, REFUSED, Order
+from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.model_control import LOAD
+from tests.support.fixtures.running_slot import RunningJob
+from tests.support.fixtures.waiting import wait_until
+
+TIMES = """
+    import time
+
+    class Handler:
+        inputs = {{"x": "float32"}}
+        outputs = {{"y": "float32"}}
+
+        def __init__(self):
+            time.sleep({load})
+
+        def predict(self, batch):
+            if batch["x"].min() < 0:
+                time.sleep(3600)
+            return {{"y": batch["x"] * {factor}}}
+    """
+
+
+def write(root, name, factor, config="inferenceTimeout: 0.3", load=0):
+    """Write, or change, a model that multiplies, and hangs on a negative number."""
+    (root / name).mkdir(exist_ok=True)
+    (root / name / "handler.py").write_text(textwrap.dedent(TIMES.format(factor=factor, load=load)))
+    (root / name / "config.yaml").write_text(config)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("repository")
+    for name, factor in {"steady": 2, "moves": 2, "leaves": 3}.items():
+        write(folder, name, factor)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def job(redis_server, root, tmp_path_factory):
+    """The job `store`, which serves a folder of models."""
+    settings = {"jobName": "store", "modelPath": root, "maxBatchSize": 4, "startTimeout": 60}
+    job = RunningJob(redis_server, tmp_path_factory.mktemp("config"), **settings)
+    job.start()
+    yield job
+    job.stop()
+
+
+@pytest.fixture
+def change(job):
+    """Changes a model as a command does."""
+
+    def make(name, how=model_change.load_in, earlier=None):
+        with job.place(earlier) as place:
+            return how(place, name)
+
+    return make
+
+
+@pytest.fixture
+def ask(redis_server):
+    def predict(name, value=1.0, timeout=60):
+        with InputQueue(port=redis_server.port, name=name) as queue:
+            return float(queue.predict({"x": np.float32(value)}, timeout=timeout))
+
+    return predict
+
+
+def states(job):
+    with job.place() as place:
+        return {one.name: (one.state, one.error) for one in hosted.read(place.store)}
+
+
+def test_a_changed_model_takes_over_between_two_batches(root, change, ask, redis_server):
+    answers, ended = {"steady": [], "moves": []}, threading.Event()
+
+    def send(name):
+        with InputQueue(port=redis_server.port, name=name) as queue:
+            while not ended.is_set():
+                answers[name] += [float(y) for y in queue.predict_many([{"x": np.float32(1)}] * 20, timeout=60)]
+
+    clients = [threading.Thread(target=send, args=(name,)) for name in answers for _ in range(2)]
+    for client in clients:
+        client.start()
+    # The new one takes a second to load, in which the others are asked on.
+    write(root, "moves", 20, load=1)
+    before = len(answers["steady"])
+    report, _ = change("moves")
+    during = len(answers["steady"])
+    wait_until(lambda: answers["moves"] and answers["moves"][-1] == 20, 30)
+    ended.set()
+    for client in clients:
+        client.join()
+    assert report.version == "2" and during > before
+    assert set(answers["steady"]) == {2} and set(answers["moves"]) == {2, 20}
+    assert ask("moves") == 20
+
+
+def test_a_model_that_cannot_be_loaded_leaves_the_one_that_serves(root, job, change, ask, db):
+    write(root, "moves", "1 +")
+    with pytest.raises(ModelError, match="invalid syntax"):
+        change("moves")
+    assert ask("moves") == 20
+    state, error = states(job)["moves"]
+    assert state == "ready" and error.startswith("the new files are not served: ") and "invalid syntax" in error
+    write(root, "moves", 21, config="redisUrl: localhost:1")
+    with pytest.raises(ModelError, match="redisUrl belongs to the job"):
+        change("moves")
+    write(root, "moves", 22)
+    report, before = change("moves")
+    assert report.version == "3" and ask("moves") == 22
+    assert not db.hexists(JobKeys("moves").record, REFUSED)
+    write(root, "moves", 23)
+    _, now = change("moves")
+    report, _ = change("moves", model_change.rollback_in, earlier=before)
+    assert report.version == "5" and ask("moves") == 22
+    assert states(job)["moves"] == ("ready", "the files of its subfolder are not served, since it was rolled back")
+    with pytest.raises(LaunchError, match="this machine knows no earlier files of the model steady"):
+        change("steady", model_change.rollback_in, earlier=now)
+
+
+def test_models_appear_and_go(root, job, change, ask, db):
+    write(root, "comes", 5)
+    change("comes")
+    assert ask("comes", timeout=5) == 5
+    shutil.rmtree(root / "leaves")
+    with job.place() as place:
+        changed = model_change.remove_in(place, "leaves")
+    assert [one.name for one in changed.hosted] == ["moves", "steady"]
+    assert "leaves" not in states(job)
+    assert not db.exists(*JobKeys("leaves").streams, JobKeys("leaves").record, JobKeys("leaves").slots())
+    write(root, "fails", "1 +")
+    with pytest.raises(ModelError, match="invalid syntax"):
+        change("fails")
+    assert states(job)["fails"][0] == "failed"
+    with pytest.raises(ModelError, match="model 'fails' cannot be loaded: .*invalid syntax"):
+        ask("fails")
+
+
+def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(job, change, ask, db):
+    change("comes", model_change.unload_in)
+    with pytest.raises(ModelError, match="'comes' was unloaded; cluster-serving-cli update comes loads it again"):
+        ask("comes")
+    # Redis loses all that the slot has written, and gets it again.
+    db.delete(JobKeys("store").models, *(JobKeys(name).record for name in ("comes", "moves", "fails")))
+    wait_until(lambda: db.hexists(JobKeys("moves").record, OPTIONS), 30)
+    job.stop_slots()
+    job.run_slots_again()
+    found = {name: state for name, (state, _) in states(job).items()}
+    assert found == {"comes": "unloaded", "fails": "failed", "moves": "ready", "steady": "ready"}
+    # As it was changed, and not as it was at the start.
+    assert ask("moves") == 22 and ask("steady") == 2
+    change("comes")
+    assert ask("comes") == 5
+    with pytest.raises(LaunchError, match="job store serves no model nothing"):
+        change("nothing", model_change.unload_in)
+
+
+def test_a_model_that_hangs_twice_is_put_aside(root, job, change, ask):
+    for _ in range(2):
+        with pytest.raises(InferenceTimeout):
+            ask("comes", -1)
+    with pytest.raises(ModelError, match="'comes' cannot be loaded: it is put aside: .* within 0.3 s .*, twice"):
+        ask("comes")
+    assert ask("steady") == 2
+    wait_until(lambda: states(job)["comes"][0] == "failed", 30)
+    job.stop_slots()
+    job.run_slots_again()
+    assert "it is put aside" in states(job)["comes"][1]
+    change("comes")
+    assert ask("comes") == 5
+
+
+def test_a_model_on_whose_requests_processes_die_is_put_aside(job, change, ask, redis_server, db):
+    job.stop_slots()
+    create_groups(db, "comes")
+    gone = Attempt(host=socket.gethostname(), process=os.getpid(), started=1, time=time.time())
+    with InputQueue(port=redis_server.port, name="comes") as queue:
+        for number in range(2):
+            queue.enqueue(f"deadly{number}", x=np.float32(1))
+    [[_, entries]] = db.xreadgroup(GROUP, JobKeys("store").consumer(0, 0), {"comes": ">"})
+    for entry_id, _ in entries:
+        db.hset(JobKeys("comes").attempts, f"normal:{entry_id.decode()}", gone.to_json())
+    job.run_slots_again()
+    assert "the process has died again and again on 2 of its requests" in states(job)["comes"][1]
+    with pytest.raises(ModelError, match="it is put aside: the process has died"):
+        ask("comes")
+    assert ask("steady") == 2
+    change("comes")
+    assert ask("comes") == 5 and not db.hexists(JobKeys("comes").record, DEATHS)
+
+
+def test_a_load_in_which_the_process_has_died_is_not_tried_again(job, change, ask, db):
+    with job.place() as place:
+        lost = Order(LOAD, model_change._text(place.options.hosted[0]), tries=1)
+        place.store.write(orders.key("store"), ["steady", lost.to_json()])
+    wait_until(lambda: not db.exists(orders.key("store")), 30)
+    outcome = db.hgetall(JobKeys("store").control_outcome(lost.id))
+    assert b"the process has ended while it loaded the model" in outcome[b"error"]
+    assert ask("steady") == 2
+
+
+def test_a_load_during_a_load_follows_it(root, job, change, ask):
+    write(root, "moves", 30, load=1)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(change, "moves")
+        time.sleep(0.6)
+        write(root, "moves", 31)
+        second, _ = change("moves")
+        assert first.result()[0].state == second.state == "ready"
+    assert ask("moves") == 31 and ask("steady") == 2
