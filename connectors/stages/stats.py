@@ -1,16 +1,16 @@
 """Figures of a slot in Redis (`protocol.metrics`), of what it reads and of what it answers."""
 
-import threading
 import time
 from collections import Counter
 from typing import Any
 
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.base import Slot
+from cluster_serving.connectors.slot.periodic import Periodic
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage, Stage
 from cluster_serving.protocol import metrics
@@ -22,13 +22,12 @@ from cluster_serving.protocol.scripts import COUNT, Call, call, flat
 from cluster_serving.protocol.stats import LAST_ANSWER
 
 _INTERVAL = 1.0
-_CLOSE_TIMEOUT = 2.0
 _GAUGES_S = 5.0
 _PRUNE_S = 60.0
 
 
-class _Writer:
-    """A thread that adds the counts of a slot to the hashes of its job once a second.
+class _Writer(Periodic):
+    """Adds the counts of a slot to the hashes of its job once a second.
 
     So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Counts that Redis does
     not take are kept for the next time; nothing fails because of them. A shadow has only the hash of its generation:
@@ -45,32 +44,28 @@ class _Writer:
         self._prefix = f"{options.version}/{counts.slot}/"
         self._prunes = counts.slot == 0 and not options.shadow
         self._next_gauges = self._next_prune = 0.0
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stats", daemon=True)
-        self._thread.start()
+        self._has_turn = False
+        self.begin_periodic("stats", options.url, _INTERVAL)
 
-    def close(self) -> None:
-        """Write the remaining counts, unless Redis takes longer than 2 s."""
-        self._closed.set()
-        self._thread.join(_CLOSE_TIMEOUT)
+    def work(self) -> bool:
+        """Write the counts."""
+        # In thread mode, source and sink have the same counts: one of the two writes.
+        self._has_turn = self._has_turn or self._counts.writing.acquire(blocking=False)
+        return not self._has_turn or self._write()
 
-    def _run(self) -> None:
-        # In thread mode, source and sink have the same counts: one of their threads writes.
-        has_turn = False
-        while not self._closed.wait(_INTERVAL):
-            has_turn = has_turn or self._counts.writing.acquire(blocking=False)
-            if has_turn:
-                self._write()
+    def end(self) -> None:
+        """Write the remaining counts."""
         self._write()
-        if has_turn:
+        if self._has_turn:
             self._counts.writing.release()
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Return False if Redis does not answer."""
         now = time.monotonic()
         gauges = {name: read() for name, read in self._counts.gauges.items()} if now >= self._next_gauges else {}
         totals = self._counts.take()
         if not (totals or gauges):
-            return
+            return True
         answered = LAST_ANSWER if metrics.BATCH_SIZE.sum in totals else ""
         try:
             if gauges:
@@ -86,8 +81,10 @@ class _Writer:
             if self._prunes and now >= self._next_prune:
                 self._prune()
                 self._next_prune = now + _PRUNE_S
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
             self._counts.give_back(totals)
+            return isinstance(error, ResponseError)
+        return True
 
     def _prune(self) -> None:
         """Delete the figures of versions whose last slot has ended long ago."""
@@ -127,7 +124,7 @@ class Counting(Stage):
     def close(self) -> None:
         """Write the remaining counts."""
         if self._writer:
-            self._writer.close()
+            self._writer.end_periodic()
 
 
 class Stats(AnswerStage):
@@ -165,4 +162,4 @@ class Stats(AnswerStage):
 
     def close(self) -> None:
         """Write the remaining counts."""
-        self._writer.close()
+        self._writer.end_periodic()

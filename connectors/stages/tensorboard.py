@@ -2,9 +2,8 @@
 
 import logging
 import os
-import threading
 import time
-from contextlib import closing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot.periodic import Periodic
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.protocol.counts import Counts
@@ -21,7 +21,6 @@ from cluster_serving.protocol.stats import JobStats
 THROUGHPUT, TOTAL = "Serving Throughput", "Total Records Number"
 
 _INTERVAL_S = 2.0
-_CLOSE_TIMEOUT = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +36,8 @@ class Keys:
     tensorboard: str = ""
 
 
-class TensorBoard(AnswerStage):
-    """A thread that writes records per second and number of records of the job, while records are answered.
+class TensorBoard(Periodic, AnswerStage):
+    """Writes records per second and number of records of the job, while records are answered.
 
     The steps are the numbers of records, which go on when the job is started again.
     """
@@ -47,49 +46,70 @@ class TensorBoard(AnswerStage):
         # redis-py types its commands as if they might be awaitable.
         self._client: Any = client
         self._keys = JobKeys(options.job)
-        self._folder = f"{options.of_stage(Keys).tensorboard}/{options.job}"
-        self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
-        self._thread.start()
+        folder = options.of_stage(Keys).tensorboard
+        self._folder = f"{folder}/{options.job}"
+        self._at, self._last = time.monotonic(), 0
+        self._last = self._records()
+        self._writer: Any = None
+        self.begin_periodic("tensorboard", folder, _INTERVAL_S)
 
     def close(self) -> None:
-        """End the thread."""
-        self._closed.set()
-        self._thread.join(_CLOSE_TIMEOUT)
+        """Close the file."""
+        self.end_periodic()
 
-    def _run(self) -> None:
+    def begin(self) -> bool:
+        """Make the file; return False if that is not possible."""
         try:
-            self._write()
+            # Other writers of the package queue in processes of their own.
+            from tensorboardX.event_file_writer import EventsWriter
+
+            os.makedirs(self._folder, exist_ok=True)
+            # TensorBoard reads files in the order of their names.
+            self._writer = EventsWriter(f"{self._folder}/events", f".{time.time_ns()}")
         except ImportError as error:
             log.warning("TensorBoard: %s; pip install 'cluster-serving[tensorboard]'", error)
         except OSError as error:
-            log.warning("TensorBoard: nothing is written in %s: %s", self._folder, error)
+            self._failed(error)
+        return self._writer is not None
 
-    def _write(self) -> None:
-        at, records = time.monotonic(), self._records(0)
-        # Other writers of the package queue in processes of their own.
-        from tensorboardX.event_file_writer import EventsWriter
+    def work(self) -> bool:
+        """Write what has been answered since the last time."""
+        if self._writer is None:
+            return True
+        now, total = time.monotonic(), self._records()
+        if total > self._last:
+            values = {THROUGHPUT: (total - self._last) / (now - self._at), TOTAL: total}
+            try:
+                self._write(values)
+            except OSError as error:
+                self._failed(error)
+        self._at, self._last = now, total
+        return True
+
+    def end(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _write(self, values: Mapping[str, float]) -> None:
         from tensorboardX.proto.event_pb2 import Event
         from tensorboardX.proto.summary_pb2 import Summary
 
-        os.makedirs(self._folder, exist_ok=True)
-        # TensorBoard reads files in the order of their names.
-        with closing(EventsWriter(f"{self._folder}/events", f".{time.time_ns()}")) as writer:
-            while not self._closed.wait(_INTERVAL_S):
-                now, total = time.monotonic(), self._records(records)
-                if total > records:
-                    values = {THROUGHPUT: (total - records) / (now - at), TOTAL: total}
-                    scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-                    writer.write_event(Event(step=total, wall_time=time.time(), summary=Summary(value=scalars)))
-                    writer.flush()
-                at, records = now, total
+        scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        event = Event(step=int(values[TOTAL]), wall_time=time.time(), summary=Summary(value=scalars))
+        self._writer.write_event(event)
+        self._writer.flush()
 
-    def _records(self, last: int) -> int:
+    def _failed(self, error: OSError) -> None:
+        log.warning("TensorBoard: nothing is written in %s: %s", self._folder, error)
+        self._writer = None
+
+    def _records(self) -> int:
         """Return the number of records; that of the last time if Redis does not answer."""
         try:
             return JobStats.read(self._client.hgetall(self._keys.stats())).requests
         except (RedisError, OSError):
-            return last
+            return self._last
 
 
 def answers(client: redis.Redis, options: RedisOptions, clock: RedisClock, counts: Counts) -> AnswerStage:

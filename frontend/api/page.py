@@ -81,7 +81,7 @@ class _Page:
         call_of(request).protocol = "page"
         front, registry = self._front, self._front.registry
         models = await registry.versions()
-        readings = {reading.job: reading for reading in await read(front.dispatch, models)}
+        readings = {reading.job: reading for reading in await read(front.dispatch, models, hosts=True)}
         content = {
             # The page uses only differences of times, so the clocks of server and browser may differ.
             "time": time.time() * 1000,
@@ -89,8 +89,8 @@ class _Page:
             "flinkUrl": front.options.flink_address,
             "traceUrl": front.options.trace_url,
             "mayChange": front.options.is_local or front.admission.has_keys,
-            "models": [self._described(model, readings.get(model.job)) for model in models],
-            "jobs": {job: figures(reading) for job, reading in readings.items()},
+            "models": [self._described(model, readings) for model in models],
+            "jobs": {model.job: figures(readings[model.job]) for model in models if model.job in readings},
         }
         return Json(content, headers=_NO_STORE)
 
@@ -100,17 +100,22 @@ class _Page:
         since = request.query_params.get("since", "0")
         if not (since.isascii() and since.isdecimal()) or len(since) > 16:
             raise InvalidInput(f"since is {since[:32]!r}; expected a time in milliseconds since the epoch")
-        job = (await self._front.registry.model(request.path_params["name"])).job
+        model = await self._front.registry.model(request.path_params["name"])
 
         def ask(pipeline: Any, job: str) -> None:
             pipeline.xrange(JobKeys(job).history, min=str(int(since) + 1))
             pipeline.xrevrange(JobKeys(job).events, count=_MOST_EVENTS)
             pipeline.execute_command(*dead_letters.newest_call(job).command(by_text=True))
 
-        ((history, events, letters),) = await self._front.dispatch.ask_all([job], ask)
+        # What happens to the slots of a job of several models happens to each of them.
+        (history, events, letters), *host = await self._front.dispatch.ask_all(
+            [model.job, *filter(None, [model.host])], ask
+        )
+        told = [Event.of(*event) for event in (*events, *(event for each in host for event in each[1]))]
+        told.sort(key=lambda event: event.time, reverse=True)
         content = {
             "history": [json.loads(sample[b"figures"]) for _, sample in history],
-            "events": [asdict(Event.of(*event)) for event in events],
+            "events": [asdict(event) for event in told[:_MOST_EVENTS]],
             "deadLetters": [self._letter(*letter) for letter in letters],
         }
         return Json(content, headers=_NO_STORE)
@@ -130,19 +135,23 @@ class _Page:
         refused = await dead_letters.requeue(self._front.dispatch, job, ids, by)
         return Json({"requeued": [each for each in ids if each not in refused], "refused": refused})
 
-    def _described(self, model: PublishedModel, reading: Reading | None) -> dict[str, Any]:
-        slots: Mapping[tuple[str, str], Mapping[str, int]] = reading.slots if reading else {}
-        reports = [self._slot(each, slots.get((each.version, str(each.index)), {})) for each in model.reports]
+    def _described(self, model: PublishedModel, readings: Mapping[str, Reading]) -> dict[str, Any]:
+        reading, host = readings.get(model.job), readings.get(model.host)
+        reports = []
+        for each in model.reports:
+            values = reading.slots.get((each.version, str(each.index)), {}) if reading else {}
+            process = _of_process(host, each) if model.host else values
+            reports.append(self._slot(each, values, process))
         return {**describe(self._front, model), "canary": model.canary, "slotReports": reports}
 
-    def _slot(self, slot: SlotReport, values: Mapping[str, int]) -> dict[str, Any]:
+    def _slot(self, slot: SlotReport, values: Mapping[str, int], process: Mapping[str, int]) -> dict[str, Any]:
         told = {name: getattr(slot, name) for name in ("index", "state", "device", "threads", "restarts", "code")}
         return {
             **told,
             "error": slot.error and self._told(slot.error),
             "computeUs": values.get(COMPUTE.sum, 0),
-            "cpuUs": values.get(CPU_TIME.name, 0),
-            "memory": values.get(PROCESS_MEMORY.name, 0),
+            "cpuUs": process.get(CPU_TIME.name, 0),
+            "memory": process.get(PROCESS_MEMORY.name, 0),
         }
 
     def _letter(self, letter_id: bytes, fields: Sequence[bytes]) -> dict[str, Any]:
@@ -151,3 +160,9 @@ class _Page:
 
     def _told(self, cause: str) -> str:
         return self._front.told(cause, "cluster-serving-cli has the cause")
+
+
+def _of_process(host: Reading | None, slot: SlotReport) -> Mapping[str, int]:
+    """Return the figures of the process that has a slot of a job of several models."""
+    found = [] if host is None else [each for (_, index), each in host.slots.items() if index == str(slot.index)]
+    return next((each for each in found if PROCESS_MEMORY.name in each), {})

@@ -103,13 +103,18 @@ def problem(config: Config, found: Repository) -> str:
     if config.target != "local":
         return f"flink.target is {config.target}, and {several} runs on this machine alone; start a job for each model"
     if "+cluster://" in config.redis_url:
-        return (
-            f"redisUrl is a Redis Cluster, where the streams of {several} would lie on several nodes "
-            f"({', '.join(found.names[:3])}); start a job for each model, with its name in braces"
-        )
+        return on_cluster(found.names)
     if config.job_name in found.names:
         return f"jobName is {config.job_name}, which is also the name of a model; set another jobName"
     return ""
+
+
+def on_cluster(names: Sequence[str]) -> str:
+    """Return why a job of these models cannot have a Redis Cluster."""
+    return (
+        "redisUrl is a Redis Cluster, where the streams of a job that serves several models would lie on several nodes "
+        f"({', '.join(names[:3])}); start a job for each model, with its name in braces"
+    )
 
 
 def laid_out(config: Config) -> Config:

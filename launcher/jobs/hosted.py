@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from redis.exceptions import NoPermissionError
+
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.errors import LaunchError
@@ -106,11 +108,19 @@ def check_free(store: JobStore, names: Iterable[str], folder: str) -> None:
     """Check that no other job has the name of a model of a job, and none serves a model of that name.
 
     Raises:
-        LaunchError: If one does: the streams of two models would be the same.
+        LaunchError: If one does: the streams of two models would be the same. Also if the user of Redis has no rights
+            for the keys of a model.
     """
     for name in names:
         other = JobStore(store.client, name)
-        if other.record().state:
+        try:
+            state = other.record().state
+        except NoPermissionError as error:
+            raise LaunchError(
+                f"the user of Redis in redisUrl may not use the keys of the model {name} ({error}); it needs "
+                f"~{name} ~{name}:* ~cluster-serving_{name}:* (docs/how-to/many-models.md, Users of Redis)"
+            ) from None
+        if state:
             raise LaunchError(
                 f"the model {name} has the name of a job; rename its subfolder of {folder}, or remove the job with "
                 f"cluster-serving-stop {name} and cluster-serving-cli forget {name}"

@@ -68,9 +68,14 @@ def ensure(config: Config) -> None:
 
     Warn of settings of a Redis that was not started here by which requests and results may be lost, and of holes that
     its version is known for.
+
+    Raises:
+        LaunchError: If it cannot be used, or started; also if it is a node of a Redis Cluster, and the name of the job
+            has no braces.
     """
     check_usable(config)
     if config.redis_has_failover or is_listening(config.redis_address):
+        _check_one_slot(config)
         _introduce(config)
     else:
         _start(config)
@@ -187,6 +192,25 @@ def check(config: Config) -> None:
         raise LaunchError(
             f"Redis at {address} (redisUrl) is version {version}; upgrade it to 6.2 or later, or name another"
         )
+
+
+def _check_one_slot(config: Config) -> None:
+    """Check that the keys of the job lie on one node."""
+    job, address = config.job_name, config.redis_address
+    with connect(config) as client:
+        if not job.startswith("{") and is_cluster(client):
+            raise LaunchError(
+                f"Redis at {address} (redisUrl) is a node of a Redis Cluster, where the keys of {job} lie on several "
+                f"nodes; set jobName: '{{{job}}}' and redisUrl: redis+cluster://{address}"
+            )
+
+
+def is_cluster(client: redis.Redis) -> bool:
+    """Return True if a Redis is a node of a Redis Cluster, whatever the address says."""
+    # As in `check`, INFO may be forbidden.
+    with suppress(ResponseError):
+        return bool(cast("dict[str, Any]", client.info("cluster")).get("cluster_enabled"))
+    return False
 
 
 def _has_loaded(client: redis.Redis) -> bool:

@@ -1,17 +1,20 @@
 """Several models in one job: each answers under its own name, and harms no other one."""
 
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import grpc
 import httpx
 import numpy as np
 import pytest
+from grpc_health.v1 import health, health_pb2
 
 from cluster_serving.client import DeadlineExceeded, InferenceFailed, InputQueue, InvalidInput, ModelError, OutputQueue
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.frontend import arguments
-from cluster_serving.frontend.proto import inference
+from cluster_serving.frontend.proto import inference, original
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, JobKeys
 from tests.support.fixtures import sleeper
 from tests.support.fixtures.front_end import Running
@@ -194,6 +197,13 @@ def test_http_asks_each_model_by_its_name(front):
         assert row["predictions"] == [(ROW * factor).tolist()]
 
 
+def copy_of(request, name):
+    made = type(request)()
+    made.CopyFrom(request)
+    made.model_name = name
+    return made
+
+
 def test_every_protocol_asks_a_model_by_its_name(front, front_end):
     with grpc.insecure_channel(front_end.grpc) as channel:
         call = caller(channel, "inference.GRPCInferenceService")
@@ -204,6 +214,23 @@ def test_every_protocol_asks_a_model_by_its_name(front, front_end):
         request.model_name = "shop"
         with pytest.raises(grpc.RpcError, match="there is no model 'shop', but a job that serves several"):
             call("ModelInfer", request, inference.ModelInferResponse)
+        named = [copy_of(request, name) for name in ("half", "broken", "shop", "double")]
+        path, reply = "/inference.GRPCInferenceService/ModelStreamInfer", inference.ModelStreamInferResponse
+        stream = channel.stream_stream(path, type(request).SerializeToString, reply.FromString)
+        half, broken, unnamed, double = stream(iter(named), timeout=60)
+        assert list(half.infer_response.outputs[0].contents.fp32_contents) == (ROW / 2).tolist()
+        assert list(double.infer_response.outputs[0].contents.fp32_contents) == (ROW * 2).tolist()
+        assert "is not an ONNX model" in broken.error_message and "no model 'shop'" in unnamed.error_message
+        predict = partial(caller(channel, "grpc.FrontEndGRPCService"), "Predict", reply=original.PredictReply)
+        asked = {"modelVersion": "1", "input": json.dumps({"instances": [{"x": ROW.tolist()}]})}
+        [text] = json.loads(predict(original.PredictReq(modelName="triple", **asked)).response)
+        assert json.loads(json.loads(text)["value"])["data"] == (ROW * 3).tolist()
+        for name, reason in (("shop", "no model 'shop', but a job"), ("broken", "is not an ONNX model")):
+            with pytest.raises(grpc.RpcError, match=reason):
+                predict(original.PredictReq(modelName=name, **asked))
+        check = partial(caller(channel, health.SERVICE_NAME), "Check", reply=health_pb2.HealthCheckResponse)
+        states = [check(health_pb2.HealthCheckRequest(service=name)).status for name in ("double", "broken")]
+        assert states == [health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING]
     listed = [each["id"] for each in front.get("/v1/models").json()["data"]]
     assert {"double", "parrot", "reader"} <= set(listed) and "shop" not in listed
     prompt = {"model": "parrot", "prompt": "one two", "max_tokens": 5}
@@ -216,6 +243,11 @@ def test_every_protocol_asks_a_model_by_its_name(front, front_end):
     found = front.get(f"/v1/requests/{queued}", params={"wait": 30}).json()
     assert found["predictions"][0]["value"] == (ROW / 2).tolist()
     assert "/models/double/predict" in front.get("/models/double/openapi.json").json()["paths"]
+    spoken = {"model": "parrot", "messages": [{"role": "user", "content": "one two"}]}
+    assert front.post("/v1/chat/completions", json=spoken).json()["choices"][0]["message"]["content"] == "one two "
+    instances = {"instances": [{"x": ROW.tolist()}]}
+    text = front.post("/zoo-0.9/models/double/versions/1/predict", json=instances).json()["predictions"][0]
+    assert text == "{value=data=[0.0,2.0,4.0,6.0],shape=[4];}"
 
 
 def test_readiness_is_that_of_each_model_and_a_broken_one_does_not_count(front, db):
@@ -260,6 +292,11 @@ def test_metrics_have_series_of_each_model_and_those_of_the_process_under_the_na
     assert set(values("process_memory_bytes")) == {"shop"}
     wait_until(lambda: values("records_answered_total").get("double"), 30)
     assert {"double", "broken", "shop"} <= set(values("queue_length"))
+    assert [thread.name for thread in threading.enumerate()].count("stats") == 1
+    slots = {each["modelName"]: each["slotReports"] for each in front.get("/ui/data").json()["models"]}
+    assert slots["double"][0]["memory"] == slots["half"][0]["memory"] > 0 < slots["double"][0]["cpuUs"]
+    told = [each["what"] for each in front.get("/ui/models/double").json()["events"]]
+    assert any(what.startswith("slot 0 of generation 1 does not serve the model broken") for what in told)
 
 
 def test_probes_do_not_ask_again_a_model_that_fails_on_zeros(front, db):

@@ -165,7 +165,7 @@ class _OriginalRoutes:
         except (ValueError, KeyError):
             # The body may hold a secret, so the message does not repeat it.
             raise InvalidInput("the body is not secret=…&salt=…, both with a value") from None
-        jobs = [model.job for model in await self._front.registry.versions()]
+        jobs = list(dict.fromkeys([model.host or model.job for model in await self._front.registry.versions()]))
         # Jobs that start later read the key without a job's name, which a cluster does not have.
         dispatch = self._front.dispatch
         await dispatch.ask_all(

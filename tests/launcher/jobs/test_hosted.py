@@ -99,6 +99,19 @@ def test_a_name_that_is_taken_is_refused(store, job):
     store.client.delete(*JobKeys(other).lasting(()))
 
 
+def test_a_model_whose_keys_the_user_of_redis_may_not_use_is_named(store, job, redis_server):
+    rights = [f"~{job}", f"~{job}:*", f"~{job}-a:*"]
+    store.client.execute_command("ACL", "SETUSER", "fenced", "reset", "on", "nopass", "+@all", *rights)
+    try:
+        address = f"redis://fenced:any@127.0.0.1:{redis_server.port}"
+        with redis.Redis.from_url(address, decode_responses=True) as client:
+            hosted.check_free(JobStore(client, job), [f"{job}-a"], "/models")
+            with pytest.raises(LaunchError, match=f"may not use the keys of the model {job}-b .*it needs ~{job}-b "):
+                hosted.check_free(JobStore(client, job), [f"{job}-a", f"{job}-b"], "/models")
+    finally:
+        store.client.execute_command("ACL", "DELUSER", "fenced")
+
+
 def test_the_version_of_a_model_counts_its_changes(store, job, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()

@@ -7,14 +7,20 @@ import threading
 import pytest
 import redis
 
+from cluster_serving.job.options import HostedOptions, JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.services import Services
+from cluster_serving.launcher.jobs.steps import free_names
+from cluster_serving.launcher.jobs.steps.base import Draft
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services import redis_program, redis_server, redis_version
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.settings.addresses import LOOPBACK, Address
 from tests.support.fixtures.messages import heard
 from tests.support.fixtures.redis_server import RedisServer, programs
+from tests.support.fixtures.redis_topologies import Server, servers
 from tests.support.fixtures.supervised import kept
 from tests.support.fixtures.waiting import wait_until
 
@@ -68,6 +74,22 @@ def test_a_redis_of_somebody_else_is_introduced_with_what_it_may_lose(config, tm
     assert "appendonly no" in said[1] and f"{command} appendonly yes, and set it in {product}.conf" in said[1]
     assert "allkeys-lru" in said[2] and f"{command} maxmemory-policy noeviction" in said[2]
     assert "no maxmemory" in said[3] and f"{command} maxmemory 8gb" in said[3]
+
+
+def test_a_node_of_a_cluster_has_jobs_whose_names_have_braces(config, tmp_path):
+    with servers() as running:
+        port = running(Server(tmp_path, "--cluster-enabled", "yes")).port
+        named = rf"node of a Redis Cluster.*set jobName: '{{shop}}' and redisUrl: redis\+cluster://localhost:{port}"
+        with pytest.raises(LaunchError, match=named):
+            ensure(config(f"localhost:{port}", jobName="shop"))
+        ensure(config(f"localhost:{port}", jobName="{shop}"))
+        with redis.Redis(port=port, decode_responses=True) as client:
+            services = Services(None, None, JobStore(client, "{shop}"))
+            models = (HostedOptions(name, None, None, None, "", 0, "1", False) for name in ("a", "b"))
+            options = JobOptions("s", ModelOptions("/models"), RedisOptions("", "{shop}"), hosted=tuple(models))
+            reason = r"^/models holds several models: .*on several nodes \(a, b\); start a job for each model"
+            with pytest.raises(LaunchError, match=reason):
+                free_names.checked(Draft(services, config(modelPath="/models"), options))
 
 
 @pytest.mark.parametrize("program", programs(), ids=str)

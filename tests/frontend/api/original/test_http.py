@@ -10,8 +10,10 @@ import pytest
 from cluster_serving.client import InvalidInput, original
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.original.predictions import body, written
-from cluster_serving.protocol.keys import MODEL_SECRET_KEY
+from cluster_serving.protocol.keys import MODEL_SECRET_KEY, JobKeys
+from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.tensors import decode
+from tests.support.fixtures.waiting import wait_until
 
 MIXED = {
     "intScalar": 12345,
@@ -251,12 +253,21 @@ def test_models_are_listed_and_asked_by_name_and_version(ask, job):
         assert ask.post(f"{path}/predict", json=body).status_code == 404
 
 
-def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, db):
+def test_the_secret_of_encrypted_models_reaches_redis_and_no_message(ask, report, db, job):
     db.delete(MODEL_SECRET_KEY)
     done = ask.post("/model-secure", content="secret=my%20secret&salt=s%26lt")
     assert done.status_code == 200
     assert done.text == "model secured secrect and salt succeed to put in redis"
     assert db.hgetall(MODEL_SECRET_KEY) == {b"secret": b"my secret", b"salt": b"s&lt"}
+    # A job whose name has braces has a secret of its own; its models have none.
+    host, model = JobKeys(f"{{{job}}}"), JobKeys(f"{{{job}}}-model")
+    report(("x", "float32", (None,)), job=host.job)
+    db.hset(host.models, model.job, SlotReport("", "ready").to_json())
+    wait_until(lambda: ask.get(f"/models/{model.job}").status_code == 200)
+    assert ask.post("/model-secure", content="secret=a&salt=b").status_code == 200
+    assert db.hgetall(host.secret) == {b"secret": b"a", b"salt": b"b"}
+    assert not db.exists(model.secret)
+    db.delete(host.secret, host.models, model.secret)
     page = ask.post("/model-secure", content="secret=a&salt=b", headers={"Origin": "https://evil.example"})
     assert page.status_code == 403
     assert "another origin" in page.json()["error"]
