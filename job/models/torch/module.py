@@ -93,9 +93,10 @@ class TorchModel(Model):
         # Inputs of unknown dtype let them pass.
         for spec, array in zip(self.inputs, inputs, strict=True):
             if array.dtype.kind == "O":
+                first = str(next(array.flat, ""))[:64]
                 raise InvalidInput(
-                    f"input {spec.name!r} is a text, {array.flat[0][:64]!r}; the model takes numbers, and images as "
-                    "base64 of their files"
+                    f"input {spec.name!r} is a text, {first!r}; the model takes numbers, and images as base64 of their "
+                    "files"
                 )
 
     def _choose_untyped(self, wanted: Sequence[str], possible: Sequence[str], required: Sequence[str]) -> None:
