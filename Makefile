@@ -3,9 +3,9 @@ PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.10,$(shell command -v python
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# Processes that run tests.
-# More than the cores of a small machine: a quarter of their time, the tests wait.
-WORKERS ?= 3
+# Processes that run tests; fast tests wait for more than half of their time.
+WORKERS ?= 2
+FAST_WORKERS ?= 4
 
 # Of `make test` on 2 cores.
 MINUTES := 35
@@ -30,7 +30,7 @@ stop:  ## Stop what quickstart started
 
 # Such as: make test-fast TESTS="tests/job -k batch"
 test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser, fuzzer or process of their own (3 to 5 minutes)
-	@$(BIN)/python -m pytest -n $(WORKERS) --fast $(TESTS)
+	@$(BIN)/python -m pytest -n $(FAST_WORKERS) --fast $(TESTS)
 
 test: .venv/dev  ## Run the tests, against a real Redis and a real Flink cluster
 	@$(if $(TESTS),,echo "The tests take about $(MINUTES) minutes on 2 cores; make test-fast leaves out Flink and engines.")
