@@ -29,7 +29,7 @@ stop:  ## Stop what quickstart started
 	@if [ -f .quickstart/config.yaml ]; then $(BIN)/cluster-serving-shutdown -c .quickstart/config.yaml $(STOP); fi
 
 # Such as: make test-fast TESTS="tests/job -k batch"
-test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser, fuzzer or process of their own (3 to 5 minutes)
+test-fast: .venv/dev  ## Run the tests that need no Flink, engine, browser, fuzzer or process of their own (3 minutes)
 	@$(BIN)/python -m pytest -n $(FAST_WORKERS) --fast $(TESTS)
 
 test: .venv/dev  ## Run the tests, against a real Redis and a real Flink cluster
