@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import manifests, several, storage
+from cluster_serving.launcher.origins import manifests, storage
 from cluster_serving.launcher.origins.fields import FACT, Fields
 from cluster_serving.launcher.origins.manifests import PAYLOADS, POD, REPLICAS
 from cluster_serving.launcher.origins.taken import Taken
@@ -33,14 +33,7 @@ _PROTOCOLS = ("v1", "v2", "grpc-v1", "grpc-v2", "open-inference-protocol")
 
 def read(path: Path, read_folder: storage.Reader) -> Taken | None:
     """Return the models of a file or folder; None if no object there is an `InferenceService`."""
-    found = manifests.objects(path)
-    services = [each for each in found if _is_service(each)]
-    if not services:
-        return None
-    readers = {manifests.described(each): lambda each=each: _read(each, read_folder) for each in services}
-    taken = several.take(f"the services of {path}", path.resolve().stem, readers)
-    taken.left += [manifests.other(each, _KIND) for each in found if each not in services]
-    return taken
+    return manifests.models(path, _KIND, _is_service, lambda each: _read(each, read_folder))
 
 
 def _is_service(each: Fields) -> bool:

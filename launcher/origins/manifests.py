@@ -1,13 +1,16 @@
 """Manifests of Kubernetes: files of YAML with an object in each document."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import several
 from cluster_serving.launcher.origins.fields import FACT, Fields
+from cluster_serving.launcher.origins.taken import Taken
 
 POD = "the manifest of a job has its own pods: docs/how-to/deploy/kubernetes.md"
 """What is said of resources, volumes, accounts and the like."""
@@ -28,6 +31,32 @@ def objects(path: Path) -> list[Fields]:
     """
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     return [found for file in files if _may_be_one(file) for found in _objects(file)]
+
+
+def models(path: Path, known: str, is_model: Callable[[Fields], bool], read: Callable[[Fields], Taken]) -> Taken | None:
+    """Return the models that the objects of a file or folder describe; None if none does.
+
+    Args:
+        path: The file or folder.
+        known: Kinds of objects that describe a model, for messages.
+        is_model: Tells whether an object does.
+        read: What reads one.
+
+    Raises:
+        LaunchError: As for `objects` and `several.take`.
+    """
+    found = objects(path)
+    described_here = [each for each in found if is_model(each)]
+    if not described_here:
+        return None
+    readers: dict[str, Callable[[], Taken]] = {}
+    for number, each in enumerate(described_here, 1):
+        place = described(each)
+        # Two namespaces may have one of the same name.
+        readers[place if place not in readers else f"{place} (number {number})"] = partial(read, each)
+    taken = several.take(f"the models of {path}", path.resolve().stem, readers)
+    taken.left += [other(each, known) for each in found if each not in described_here]
+    return taken
 
 
 def _may_be_one(file: Path) -> bool:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import manifests, several, storage
+from cluster_serving.launcher.origins import manifests, storage
 from cluster_serving.launcher.origins.fields import Fields
 from cluster_serving.launcher.origins.manifests import PAYLOADS, POD, REPLICAS
 from cluster_serving.launcher.origins.taken import Taken
@@ -24,14 +24,7 @@ _SELDON = "Seldon's own protocol (/api/v1.0/predictions) is not answered: client
 
 def read(path: Path, read_folder: storage.Reader) -> Taken | None:
     """Return the models of a file or folder; None if no object there is one of Seldon's."""
-    found = manifests.objects(path)
-    models = [each for each in found if _is_model(each)]
-    if not models:
-        return None
-    readers = {manifests.described(each): lambda each=each: _read(each, read_folder) for each in models}
-    taken = several.take(f"the models of {path}", path.resolve().stem, readers)
-    taken.left += [manifests.other(each, " or ".join(_KINDS)) for each in found if each not in models]
-    return taken
+    return manifests.models(path, " or ".join(_KINDS), _is_model, lambda each: _read(each, read_folder))
 
 
 def _is_model(each: Fields) -> bool:

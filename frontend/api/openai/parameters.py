@@ -81,8 +81,8 @@ def check(content: Mapping[str, Any], taken: Collection[str]) -> None:
         taken: Names of the inputs of the model.
 
     Raises:
-        InvalidInput: If a number is out of its range, or a parameter that the model does not take has another type
-            than in OpenAI's API, or asks for something that the model cannot do.
+        InvalidInput: If a number is out of its range. Also if a parameter that the model does not take has another
+            type than in OpenAI's API, or asks for what the model cannot do.
     """
     check_ranges(content)
     for name in sorted(NEUTRAL.keys() & content.keys() - {*taken}):

@@ -155,6 +155,17 @@ def test_models_of_seldon_with_files_on_this_machine_become_a_folder_of_models(t
         assert line in said
 
 
+def test_services_of_one_name_in_two_namespaces_are_both_told_of(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "model.txt").write_text("tree")
+    model = f"{{modelFormat: {{name: lightgbm}}, storageUri: 'file://{tmp_path}/a'}}"
+    spec = f"spec: {{predictor: {{model: {model}}}}}\n"
+    documents = [KSERVE + f"metadata: {{name: a, namespace: {space}}}\n{spec}" for space in ("one", "two")]
+    _, said, taken = read(tmp_path, "---\n".join(documents))
+    assert [*taken.files] == ["a/model.txt"]
+    assert "the model InferenceService a (number 2): a is the name of another model, too" in said
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
