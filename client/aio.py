@@ -29,11 +29,11 @@ from cluster_serving.client.queues import check_query, looks
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.client.texts import TextInputs, converted
-from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, JobKeys
-from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.payloads.files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING
+from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import run_async
 

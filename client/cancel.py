@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster_serving.client.positions import Position, search
-from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.errors import RequestCancelled
 from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key, to_bytes
 from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.payloads import files as payload_files
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, WITHDRAW, Call, Procedure, flat
 

@@ -14,11 +14,11 @@ from weakref import WeakSet
 from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.subscription import Subscription
 from cluster_serving.client.texts import TextInputs
-from cluster_serving.protocol.connection import Client, connect, translated
-from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import DEFAULT_JOB
-from cluster_serving.protocol.reconnecting import persistent
+from cluster_serving.protocol.redis.connection import Client, connect, translated
+from cluster_serving.protocol.redis.dedicated import DedicatedConnection
+from cluster_serving.protocol.redis.reconnecting import persistent
 
 if TYPE_CHECKING:
     from typing_extensions import Self

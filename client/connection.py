@@ -66,6 +66,6 @@ class DedicatedAsyncConnection:
             return error
 
     async def _failed(self, error: Exception) -> None:
-        # A command that timed out is not repeated, see `protocol.connection`.
+        # A command that timed out is not repeated, see `protocol.redis.connection`.
         if not isinstance(error, ConnectionError):
             raise error

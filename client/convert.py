@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.protocol import base64_text, utf8
 from cluster_serving.protocol.columns import STACKED_BYTES, Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
-from cluster_serving.protocol.number_lists import exact
 from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.values import base64_text, utf8
 from cluster_serving.protocol.values.arrays import of_array
+from cluster_serving.protocol.values.number_lists import exact
 from cluster_serving.protocol.values.table import Kind, Refused, is_missing, kind_of
 
 _IMAGE = re.compile(

@@ -27,15 +27,15 @@ from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.fetch import request_lost, result_timeout_async
 from cluster_serving.client.positions import Position
 from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
-from cluster_serving.protocol import payload_files
 from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import RetryBudget, is_lost_connection, translated
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import RequestCancelled, RequestLost, ServingError
 from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes
-from cluster_serving.protocol.payload_files import PayloadFolder, PayloadFolders
-from cluster_serving.protocol.reconnecting import persistent
+from cluster_serving.protocol.payloads import files as payload_files
+from cluster_serving.protocol.payloads.files import PayloadFolder, PayloadFolders
+from cluster_serving.protocol.redis.connection import RetryBudget, is_lost_connection, translated
+from cluster_serving.protocol.redis.reconnecting import persistent
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, call_all, call_async, fetch_call, fields_of, run_async
 from cluster_serving.protocol.tensors import Inputs
@@ -106,7 +106,7 @@ class Dispatcher:
     """Sends requests to any jobs of one Redis and receives their results; used by one event loop.
 
     Args:
-        db: Client from `protocol.connection.connect_async`; closed together with the dispatcher.
+        db: Client from `protocol.redis.connection.connect_async`; closed together with the dispatcher.
         name: Part of the reply channel's name, which Redis permissions may refer to.
         window: Seconds for which requests are gathered before they are sent; 0 sends them at once.
         window_count: Number of gathered requests that are sent before the window ends.

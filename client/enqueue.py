@@ -20,12 +20,12 @@ from redis.exceptions import RedisError, ResponseError
 from cluster_serving.client import trace
 from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.positions import Position
-from cluster_serving.protocol.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.entry import PIECES, request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys, to_bytes
-from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.payloads.files import PayloadFolders
+from cluster_serving.protocol.redis.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
 _MIN_PAUSE, _MAX_PAUSE = 0.004, 0.25

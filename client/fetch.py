@@ -17,9 +17,9 @@ from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.positions import Position, RecentEntries, search
 from cluster_serving.client.result import Result, read_outcome
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import address
 from cluster_serving.protocol.errors import DeadlineExceeded, RedisUnavailable, RequestLost, ResultTimeout
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.redis.connection import address
 from cluster_serving.protocol.results import Fields, encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
 

@@ -20,9 +20,9 @@ from cluster_serving.client.enqueue import RequestOptions, pauses
 from cluster_serving.client.result import Result, all_failed, failed, read_outcomes, read_result
 from cluster_serving.client.texts import TextInputs, converted, learn
 from cluster_serving.protocol import columns
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
+from cluster_serving.protocol.redis.connection import translated
 from cluster_serving.protocol.scripts import run_async
 from cluster_serving.protocol.tensors import Inputs
 

@@ -8,8 +8,8 @@ import time
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from cluster_serving.protocol.connection import Client, address
 from cluster_serving.protocol.keys import JobKeys, to_bytes
+from cluster_serving.protocol.redis.connection import Client, address
 from cluster_serving.protocol.scripts import NEWEST, Procedure, page_call
 
 

@@ -37,13 +37,13 @@ from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.texts import converted
 from cluster_serving.protocol.columns import named
-from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import PIECES, RESULT
 from cluster_serving.protocol.errors import InvalidInput, RequestLost
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, JobKeys
-from cluster_serving.protocol.payload_files import PayloadFolders
+from cluster_serving.protocol.payloads.files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING
+from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import run
 
@@ -56,7 +56,7 @@ class OutputQueue(Queue):
         port: Redis port, default 6379.
         name: The job's `jobName`, default `serving_stream`.
         url: Instead of host and port: `redis://[user:password@]host:port/db`, `rediss://` for TLS, or one of
-            Sentinels or of a cluster (`protocol.failover.FailoverUrl`).
+            Sentinels or of a cluster (`protocol.redis.failover.FailoverUrl`).
         reconnect: Seconds for which a call without a timeout waits out a lost connection; a call with a timeout waits
             that long. 0 raises the error of a lost connection soon, in all calls.
         redis_options: Further arguments of `redis.Redis`, such as `password` or `ssl_ca_certs`.

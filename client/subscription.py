@@ -22,9 +22,9 @@ import redis.asyncio
 from redis.exceptions import ConnectionError, RedisError, TimeoutError
 
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.keys import to_bytes
+from cluster_serving.protocol.redis.connection import translated
 from cluster_serving.protocol.results import Fields
 
 T = TypeVar("T")

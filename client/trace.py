@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Optional, Protocol
 
-from cluster_serving.protocol.trace import TraceContext, messaging
+from cluster_serving.protocol.traces.trace import TraceContext, messaging
 
 
 class Sending(Protocol):

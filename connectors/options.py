@@ -15,7 +15,7 @@ class RedisOptions:
     """Options of the Redis that requests come from and results go to.
 
     Attributes:
-        url: `redis://host:port/db` (or `rediss://`, or a `protocol.failover.FailoverUrl`); never logged, it may hold a
+        url: `redis://host:port/db` (or `rediss://`, or a `FailoverUrl`); never logged, it may hold a
             password.
         job: `jobName`, from which all keys derive; in a Redis Cluster, also the node that has them.
         timeout_ms: Longest wait for one Redis answer, in milliseconds.

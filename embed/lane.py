@@ -18,9 +18,9 @@ from cluster_serving.embed.columns import Columns, Scored, collected, gathered, 
 from cluster_serving.embed.lull import Lull
 from cluster_serving.embed.unanswered import Unanswered
 from cluster_serving.job.record import NamedOutputs
-from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, PoisonRequest, ServingError
 from cluster_serving.protocol.keys import PRIORITIES, JobKeys
+from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.slots import TensorSpec, read_reports
 
 *_OTHERS, _PRIORITY = PRIORITIES

@@ -31,7 +31,7 @@ from cluster_serving.embed.task import Task
 from cluster_serving.embed.unanswered import Unanswered
 from cluster_serving.embed.units import Unit
 from cluster_serving.job.models.formats import formats
-from cluster_serving.protocol.parent import die_with_parent
+from cluster_serving.protocol.host.parent import die_with_parent
 
 _VALUE = re.compile(r"(: \S+\[\d+\])? is .*?; expected", re.DOTALL)
 _LINE = re.compile(r"(cannot be read: [^:]*|and the header \d+):.*", re.DOTALL)

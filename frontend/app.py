@@ -33,7 +33,7 @@ from cluster_serving.frontend.server.processes.hot_restart import HotRestart
 from cluster_serving.frontend.server.processes.worker import WorkerServer
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.tracing import tracer
+from cluster_serving.protocol.traces.tracing import tracer
 
 
 def make(

@@ -1,4 +1,4 @@
-"""Work that is queued in Redis, and of which each process of each front end takes some (`protocol.leases`)."""
+"""Work queued in Redis, of which each process of each front end takes some (`protocol.asynchronous.leases`)."""
 
 import asyncio
 import logging
@@ -8,9 +8,9 @@ from contextvars import Context
 from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
-from cluster_serving.protocol import leases
+from cluster_serving.protocol.asynchronous import leases
+from cluster_serving.protocol.asynchronous.leases import LeaseQueue, claimed
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.leases import LeaseQueue, claimed
 from cluster_serving.protocol.scripts import Call, call_async
 
 log = logging.getLogger(__name__)

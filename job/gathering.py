@@ -8,10 +8,10 @@ from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.options import BatchOptions
 from cluster_serving.job.request import GatheredBatch, Request, with_errors
 from cluster_serving.protocol import columns
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded, ServingError
-from cluster_serving.protocol.metrics import CLOSED, GATHERING
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import CLOSED, GATHERING
 from cluster_serving.protocol.signature import any_size
 
 # Flink cancels, and updates metrics, when the window returns.

@@ -8,7 +8,7 @@ import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.number_lists import own_digits
+from cluster_serving.protocol.values.number_lists import own_digits
 
 _SHORT = {"float32": "f4", "float16": "f2", "bfloat16": "f4"}
 """Dtypes of floating-point numbers that have fewer digits than Python's, of numpy and PyTorch → numpy's."""

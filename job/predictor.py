@@ -26,10 +26,10 @@ from cluster_serving.job.servable import Given, Servable
 from cluster_serving.job.timeout import NotComputed, Watched
 from cluster_serving.job.ways import way_of
 from cluster_serving.protocol import encryption
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import CLOSED
 from cluster_serving.protocol.inputs import Image, Input
-from cluster_serving.protocol.metrics import CLOSED
 from cluster_serving.protocol.results import decode_arrays, to_fields
 from cluster_serving.protocol.signature import any_size
 from cluster_serving.protocol.slots import SlotReport

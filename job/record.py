@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
-from cluster_serving.protocol.number_lists import exact
 from cluster_serving.protocol.signature import Signature, signature
+from cluster_serving.protocol.values.number_lists import exact
 
 Value = ArrayLike | Path | Input
 """Input of a record: array or nested list of numbers or texts, number, text, bytes or `Path` of an image file."""

@@ -14,8 +14,8 @@ from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.options import ImageOptions, ModelOptions
 from cluster_serving.job.pieces import Generating
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.inputs import Array
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.ways import sharing_of
-from cluster_serving.protocol import machine, memory
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.metrics import (
+from cluster_serving.protocol.figures.metrics import (
     CPU_STOLEN,
     CPU_TIME,
     CPU_WAIT,
@@ -27,6 +26,7 @@ from cluster_serving.protocol.metrics import (
     PROCESS_MEMORY,
     SHARING_ENDED,
 )
+from cluster_serving.protocol.host import machine, memory
 
 
 class SlotModel:

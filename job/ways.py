@@ -12,7 +12,7 @@ from cluster_serving.job.models.detect import HANDLER, ModelFiles, check
 from cluster_serving.job.models.loading import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.servable import Given, Servable, ServedModel, Way
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 
 
 def way_of(given: Given) -> Way:

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from cluster_serving.protocol import tensors, trace
+from cluster_serving.protocol import tensors
 from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import json as original_json
 from cluster_serving.protocol.signature import Signature, signature
+from cluster_serving.protocol.traces import trace
 
 MAX_URI_BYTES = 4096
 """Length limit of a uri, as UTF-8, since the uri becomes part of a Redis key."""
@@ -68,7 +69,7 @@ class Entry(NamedTuple):
         reply_to: Channel of the announcement of the result; empty for the channel named like the result key.
         reply_with: Content of the announcement: `RESULT` for the result, empty for the uri; or `PIECES`.
         priority: Priority of the stream that the entry is in (`protocol.keys`).
-        file: Name of the file with the inputs (`protocol.payload_files`), as the client gave it; else empty.
+        file: Name of the file with the inputs (`protocol.payloads.files`), as the client gave it; else empty.
         path: Path of that file, once it is known to be in the folder of the job.
         version: Version of the model that is to answer; empty for any.
         shadow: Number of the shadow that computes a copy of the request, in digits; empty for none.
@@ -76,7 +77,7 @@ class Entry(NamedTuple):
         origin: Short name of the front end's caller that has sent the request; empty for none.
         one_by_one: Not empty if the records are computed one by one, after a crash: JSON of index and message of those
             that are given up.
-        traceparent: Span that has sent the request (`protocol.trace`), if its trace is sampled; else empty.
+        traceparent: Span that has sent the request (`protocol.traces.trace`), if its trace is sampled; else empty.
         counted: Names of the inputs whose tokens the job counts (`token_counts`), as a JSON list; else empty.
     """
 
@@ -211,7 +212,7 @@ def request_fields(
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
     `store` writes the encoded inputs to a file and returns its name, or None to send the inputs through Redis; see
-    `protocol.payload_files.PayloadFolder.write`.
+    `protocol.payloads.files.PayloadFolder.write`.
 
     Raises:
         InvalidInput: If the uri is no string of a valid length, or an input cannot be sent.

@@ -114,7 +114,7 @@ class JobKeys:
     """Stream of the requests that were given up."""
 
     callbacks = _Key("callbacks")
-    """Hash of the callbacks that no receiver has accepted yet (`protocol.callbacks`)."""
+    """Hash of the callbacks that no receiver has accepted yet (`protocol.asynchronous.callbacks`)."""
 
     callback_times = _Key("callbacks:due")
     """Sorted set of the times at which front ends look at these callbacks next."""
@@ -132,10 +132,10 @@ class JobKeys:
     """Stream of the figures of the last hour, which front ends write (`frontend.models.history`)."""
 
     models = _Key("models")
-    """Hash of the models of a job that serves several: the name of each, and its description (`protocol.hosted`)."""
+    """Hash of the models of a job of several: the name of each, and its description (`protocol.hosting.models`)."""
 
     slot_stats = _Key("stats:slots")
-    """Hash in which the job keeps the metrics of its versions and slots (`protocol.metrics`)."""
+    """Hash in which the job keeps the metrics of its versions and slots (`protocol.figures.metrics`)."""
 
     def stream(self, priority: str) -> str:
         """Return the stream of the requests of a priority; for `normal` it has the name of the job."""
@@ -203,7 +203,7 @@ class JobKeys:
         return f"{self.shadow(generation).job}:awaited:{request}"
 
     def compared(self, generation: int) -> str:
-        """Return the hash of the results of comparing the answers of a shadow (`protocol.comparison`)."""
+        """Return the hash of the results of comparing the answers of a shadow (`protocol.figures.comparison`)."""
         return f"{self.shadow(generation).job}:compared"
 
     def of_generation(self, generation: int) -> list[str]:

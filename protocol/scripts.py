@@ -18,7 +18,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoScriptError, RedisError
 
-from cluster_serving.protocol.dedicated import Commands
+from cluster_serving.protocol.redis.dedicated import Commands
 
 T = TypeVar("T")
 Argument = Union[str, bytes, int, float]

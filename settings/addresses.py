@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from pydantic import AfterValidator
 
-from cluster_serving.protocol import failover
-from cluster_serving.protocol.redis_url import check_login
+from cluster_serving.protocol.redis import failover
+from cluster_serving.protocol.redis.url import check_login
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names that this machine has for itself; no other machine can connect to them."""

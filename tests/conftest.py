@@ -10,7 +10,7 @@ import redis
 from hypothesis import settings
 
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
-from cluster_serving.protocol.payload_names import folder_name
+from cluster_serving.protocol.payloads.names import folder_name
 from tests.support.fixtures import markers, trust_store
 from tests.support.fixtures.cluster import running
 from tests.support.fixtures.echo import Consumer

@@ -21,11 +21,11 @@ from cluster_serving.bench.load.payload import Record
 from cluster_serving.bench.load.processes import roles
 from cluster_serving.bench.load.result import LoadResult
 from cluster_serving.bench.load.target import Endpoint, Failed, Lost, references
-from cluster_serving.protocol.connection import connect, open_redis, translated
 from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
+from cluster_serving.protocol.redis.connection import connect, open_redis, translated
 from cluster_serving.protocol.slots import TensorSpec, read_reports
-from cluster_serving.protocol.stats import JobStats
 
 N = TypeVar("N", int, float)
 

@@ -14,8 +14,8 @@ from cluster_serving.bench.load.result import LoadResult, cost, job_work
 from cluster_serving.bench.load.stats import STABLE_WINDOWS, Latency, Samples, is_stable
 from cluster_serving.bench.load.tally import LoadTally
 from cluster_serving.bench.load.target import Endpoint, references
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.stats import JobStats
 
 _GENERATOR = "load generator"
 

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 
 from cluster_serving.bench.load.result import LoadResult
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 
 HEADS = (
     *("mode", "client", "in flight", "offered/s", "answered/s", "p50 ms", "p95 ms", "p99 ms", "max ms"),

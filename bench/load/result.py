@@ -8,7 +8,7 @@ from typing import Any
 from cluster_serving.bench.load.processes import Snapshot
 from cluster_serving.bench.load.stats import Latency
 from cluster_serving.bench.load.tally import LoadTally
-from cluster_serving.protocol.stats import BATCH_SIZES, JobStats
+from cluster_serving.protocol.figures.stats import BATCH_SIZES, JobStats
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from cluster_serving.bench.load.stats import ratio
 from cluster_serving.bench.load.target import Endpoint
 from cluster_serving.bench.suite.peers import Peers
 from cluster_serving.bench.suite.stack import Unavailable
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 from cluster_serving.protocol.inputs import Array
 
 Report = Callable[[str], None]

@@ -43,13 +43,13 @@ from cluster_serving.client.original.values import (
     encode_png,
     failed,
 )
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
+from cluster_serving.protocol.host.loopback import is_loopback
 from cluster_serving.protocol.inputs import Array, Image
 from cluster_serving.protocol.keys import DEFAULT_JOB, RESULT_PREFIX, image_result_key, to_bytes, to_text
-from cluster_serving.protocol.loopback import is_loopback
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.redis.connection import translated
 
 MODULES = ("zoo.serving.client", "bigdl.serving.client")
 """Names of the original's client module: up to 0.11, and from 2.0 on."""

@@ -13,8 +13,8 @@ from cluster_serving.client.convert import to_input
 from cluster_serving.client.result import Result
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
-from cluster_serving.protocol.number_lists import float32_if_exact
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
+from cluster_serving.protocol.values.number_lists import float32_if_exact
 
 MISSING = "[]"
 """The original's value for a missing result."""

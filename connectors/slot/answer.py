@@ -8,14 +8,14 @@ from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
-from cluster_serving.protocol.dedicated import Commands
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
 from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.payload_files import remove
+from cluster_serving.protocol.payloads.files import remove
 from cluster_serving.protocol.pieces import END
+from cluster_serving.protocol.redis.dedicated import Commands
 from cluster_serving.protocol.results import VERSION, encode_error, result_key_of, to_fields
 from cluster_serving.protocol.scripts import ANSWER, HAS_ENTRY, Argument, Call, call, flat
 from cluster_serving.protocol.token_counts import TokenCounts

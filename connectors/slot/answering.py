@@ -13,7 +13,7 @@ from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeAnswerStage
-from cluster_serving.protocol.dedicated import DedicatedConnection
+from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 
 
 class Answering:

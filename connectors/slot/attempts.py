@@ -20,9 +20,9 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.redis import connect, write_hash
 from cluster_serving.connectors.slot.worker import STOPPED, read_end
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.host.process_table import start_time
 from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.process_table import start_time
 
 _KEEP_S = 7 * 24 * 3600
 _MAX_TRACEBACK = 16_000

@@ -15,12 +15,12 @@ from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.connectors.slot.generation import GenerationView
 from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.stream import StreamReader
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import FAILED
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import FAILED
-from cluster_serving.protocol.payload_files import PayloadFolder
+from cluster_serving.protocol.payloads.files import PayloadFolder
 from cluster_serving.protocol.results import encode_error
 
 

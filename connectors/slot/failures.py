@@ -5,7 +5,7 @@ import logging
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.log_limit import LogLimit
-from cluster_serving.protocol.trace import TraceContext
+from cluster_serving.protocol.traces.trace import TraceContext
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError, ResponseError
 
-from cluster_serving.protocol.connection import address
 from cluster_serving.protocol.errors import RedisUnavailable
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.redis.connection import address
 
 _NO_GROUP = "cluster-serving-no-group"
 """Name of a group that no stream has: commands for it change nothing, and show whether they are allowed."""

@@ -16,7 +16,7 @@ from cluster_serving.protocol import columns
 from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import PoisonRequest
-from cluster_serving.protocol.metrics import FAILED, GIVEN_UP
+from cluster_serving.protocol.figures.metrics import FAILED, GIVEN_UP
 
 # Attempts that Flink has ended do not count, unless they are many: a request on which the model hangs would otherwise
 # be tried after each restart for ever.

@@ -11,9 +11,9 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.protocol.connection import open_redis
-from cluster_serving.protocol.counts import Counts
-from cluster_serving.protocol.metrics import RECONNECTS
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import RECONNECTS
+from cluster_serving.protocol.redis.connection import open_redis
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl, Surplus
 from cluster_serving.connectors.slot.ticks import Ticks
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 
 
 class SharedSlot:

@@ -10,8 +10,8 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.base import Slot
 from cluster_serving.connectors.slot.redis import RedisClock
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.figures.counts import Counts
 
 
 class Stage:

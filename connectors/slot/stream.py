@@ -15,11 +15,11 @@ from redis.exceptions import ResponseError
 
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers
-from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
 from cluster_serving.protocol.original import image_stream
+from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 from cluster_serving.protocol.scripts import BACKLOG, CLAIM, HAND_OVER, HAND_OVER_ALL, Argument, Call, call, fields_of
 
 WEIGHTS = {"high": 12, "normal": 3, "low": 1}

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from cluster_serving.connectors.slot.base import Slot
 from cluster_serving.connectors.slot.stage import Stage
 from cluster_serving.protocol.entry import Entry, client_of
-from cluster_serving.protocol.metrics import CLIENT_REQUESTS
+from cluster_serving.protocol.figures.metrics import CLIENT_REQUESTS
 
 MOST = 10
 """Most clients that a slot knows by name; further ones take the place of the one that was busy longest ago."""

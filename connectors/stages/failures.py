@@ -7,7 +7,7 @@ from cluster_serving.connectors.slot import failures
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 
 
 class Failures(AnswerStage):

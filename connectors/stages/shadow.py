@@ -18,13 +18,13 @@ from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.backlog import Backlog
 from cluster_serving.connectors.slot.base import Slot
 from cluster_serving.connectors.slot.stage import AnswerStage, Stage
-from cluster_serving.protocol.comparison import MOST_EXAMPLES
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.figures.comparison import MOST_EXAMPLES
+from cluster_serving.protocol.figures.tally import LATENCY_US, Tally
 from cluster_serving.protocol.generations import is_in_trial
 from cluster_serving.protocol.keys import JobKeys, to_bytes
 from cluster_serving.protocol.results import to_fields
 from cluster_serving.protocol.scripts import COPY, KEEP, TALLY, Argument, Call, call, fetch_call, fields_of, flat
-from cluster_serving.protocol.tally import LATENCY_US, Tally
 
 MOST_COPIES = 1000
 """Most copies that wait for a shadow."""

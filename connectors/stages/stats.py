@@ -1,4 +1,4 @@
-"""Figures of a slot in Redis (`protocol.metrics`), of what it reads and of what it answers."""
+"""Figures of a slot in Redis (`protocol.figures.metrics`), of what it reads and of what it answers."""
 
 import time
 from collections import Counter
@@ -13,13 +13,13 @@ from cluster_serving.connectors.slot.base import Slot
 from cluster_serving.connectors.slot.periodic import Periodic
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage, Stage
-from cluster_serving.protocol import metrics
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.figures import metrics
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import ALIVE, KEPT_S
+from cluster_serving.protocol.figures.stats import LAST_ANSWER
 from cluster_serving.protocol.keys import JobKeys, as_text
-from cluster_serving.protocol.metrics import ALIVE, KEPT_S
 from cluster_serving.protocol.scripts import COUNT, Call, call, flat
-from cluster_serving.protocol.stats import LAST_ANSWER
 
 _INTERVAL = 1.0
 _GAUGES_S = 5.0

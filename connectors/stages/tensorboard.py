@@ -14,9 +14,9 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.periodic import Periodic
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.stats import JobStats
 
 THROUGHPUT, TOTAL = "Serving Throughput", "Total Records Number"
 

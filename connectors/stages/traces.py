@@ -13,13 +13,13 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.keys import GROUP, JobKeys
-from cluster_serving.protocol.trace import Span, TraceContext, messaging
-from cluster_serving.protocol.tracing import tracer
+from cluster_serving.protocol.traces.trace import Span, TraceContext, messaging
+from cluster_serving.protocol.traces.tracing import tracer
 
 if TYPE_CHECKING:
-    from cluster_serving.protocol.otel import Tracer
+    from cluster_serving.protocol.traces.otel import Tracer
 
 _MOST_LINKS = 32
 _MOST_REQUESTS = 64

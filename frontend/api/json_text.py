@@ -14,13 +14,13 @@ import numpy as np
 import orjson
 
 from cluster_serving.frontend.server.offload import LARGE
-from cluster_serving.protocol import utf8
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import check_size
 from cluster_serving.protocol.results import Outputs
+from cluster_serving.protocol.values import utf8
+from cluster_serving.protocol.values.lists import shown
 
 # Costs in units of 5 ns, measured with the slowest bodies that could be found: a byte of text, a value, a list or
 # object of its own, and a name, which becomes an instance, or an Arrow column.

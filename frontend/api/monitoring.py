@@ -15,7 +15,7 @@ from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.exposition import Reading
+from cluster_serving.protocol.figures.exposition import Reading
 
 _PROMETHEUS = ("text/plain", "openmetrics")
 

@@ -25,11 +25,11 @@ from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json, read_body
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.events import Event
-from cluster_serving.protocol.exposition import Reading
+from cluster_serving.protocol.figures.exposition import Reading
+from cluster_serving.protocol.figures.metrics import COMPUTE, CPU_TIME, PROCESS_MEMORY
+from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import COMPUTE, CPU_TIME, PROCESS_MEMORY
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 _PAGES = {"index.html": "/ui", "docs.html": "/docs"}
 _FILES = {

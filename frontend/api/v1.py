@@ -18,15 +18,15 @@ from cluster_serving.frontend.dataplane import DecodedRequest
 from cluster_serving.frontend.errors import MethodNotAllowed, NotSupported, PathNotFound, without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.responses import Json, dumps
-from cluster_serving.protocol import utf8
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
-from cluster_serving.protocol.lists import shown
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Inputs
+from cluster_serving.protocol.values import utf8
+from cluster_serving.protocol.values.lists import shown
 
 SIGNATURE = "serving_default"
 """The signature of a SavedModel that a job serves."""

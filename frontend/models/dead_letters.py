@@ -8,10 +8,10 @@ from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol import events
+from cluster_serving.protocol.asynchronous.requeue import requeue_call
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.requeue import requeue_call
 from cluster_serving.protocol.scripts import DEAD_LETTERS, Call, call_async, fields_of
 
 _MOST = 50

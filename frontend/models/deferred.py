@@ -11,9 +11,9 @@ from cluster_serving.client.dispatcher import Dispatcher, Pending
 from cluster_serving.client.pieces import PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.models.turns import AT_ONCE
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.keys import NORMAL, SUBMITTED_CHANNEL, JobKeys
+from cluster_serving.protocol.redis.connection import translated
 from cluster_serving.protocol.results import Fields
 from cluster_serving.protocol.scripts import call_all, fetch_call, fields_of
 from cluster_serving.protocol.tensors import Inputs

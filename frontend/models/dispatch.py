@@ -21,10 +21,10 @@ from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results, token_counts
-from cluster_serving.protocol.connection import connect_async, translated
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.failover import is_cluster_url
 from cluster_serving.protocol.keys import NORMAL, JobKeys
+from cluster_serving.protocol.redis.connection import connect_async, translated
+from cluster_serving.protocol.redis.failover import is_cluster_url
 from cluster_serving.protocol.results import version_of
 from cluster_serving.protocol.tensors import Inputs
 
@@ -62,11 +62,11 @@ class Dispatch:
     other Redis does.
 
     Args:
-        redis_url: See `protocol.connection.open_redis`.
+        redis_url: See `protocol.redis.connection.open_redis`.
         jobs: Names of the jobs, if the URL is that of a Redis Cluster; no other job can be reached then.
         limit: Limit of the instances in flight.
         offload: Decodes large answers.
-        redis_options: Further arguments of `protocol.connection.connect_async`.
+        redis_options: Further arguments of `protocol.redis.connection.connect_async`.
         options: Further arguments of `Dispatcher`.
 
     Attributes:

@@ -9,9 +9,9 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server import failures
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.exposition import Reading, questions
+from cluster_serving.protocol.figures.exposition import Reading, questions
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.stats import JobStats
 
 
 async def stats(dispatch: Dispatch, models: Sequence[PublishedModel]) -> list[JobStats]:

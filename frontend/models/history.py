@@ -13,9 +13,9 @@ from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.figures import readings as read
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.exposition import Reading
+from cluster_serving.protocol.figures.exposition import Reading
+from cluster_serving.protocol.figures.metrics import DEAD, OLDEST, QUEUE
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import DEAD, OLDEST, QUEUE
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cluster_serving.frontend.server import totals
-from cluster_serving.protocol.exposition import Reading, exposition
+from cluster_serving.protocol.figures.exposition import Reading, exposition
 
 _PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """Prefixes of the original's names: from 2.0 on, and before."""

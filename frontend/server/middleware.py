@@ -18,7 +18,7 @@ from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.tracing import tracer
+from cluster_serving.protocol.traces.tracing import tracer
 
 
 class AccessMiddleware:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from cluster_serving.client import trace
 from cluster_serving.frontend.caller import trace_id
 from cluster_serving.frontend.server.http.call import OTHER
-from cluster_serving.protocol.trace import Span, TraceContext, messaging
+from cluster_serving.protocol.traces.trace import Span, TraceContext, messaging
 
 if TYPE_CHECKING:
-    from cluster_serving.protocol.otel import Tracer
+    from cluster_serving.protocol.traces.otel import Tracer
 
 SERVICE = "cluster-serving-http"
 """`service.name` of the spans, unless the environment has one."""

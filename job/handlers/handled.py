@@ -35,8 +35,8 @@ from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.options import NO_TOKENIZER, ImageOptions, ModelOptions
 from cluster_serving.job.servable import Caller, Servable
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.protocol.figures.counts import Counts
 
 _MAX_MEMORIES = 64
 

@@ -2,8 +2,8 @@
 
 import re
 
-from cluster_serving.protocol.counts import Counts
-from cluster_serving.protocol.metrics import COUNTER, HISTOGRAM, Metric, of_handler
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import COUNTER, HISTOGRAM, Metric, of_handler
 
 MOST = 32
 """Most metrics of a handler."""

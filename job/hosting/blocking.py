@@ -5,8 +5,8 @@ from typing import Any
 
 import redis
 
-from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 
 Replies = list[tuple[bytes, list[tuple[bytes, Sequence[bytes] | None]]]]
 """Entries by stream."""

@@ -23,9 +23,9 @@ from cluster_serving.job.hosting.model import AbsentModel, HostedModel
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.slot_model import load_error, process_gauges
-from cluster_serving.protocol import memory
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
-from cluster_serving.protocol.hosted import HOST
+from cluster_serving.protocol.host import memory
+from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import KEPT_OUT
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOADED

@@ -20,10 +20,10 @@ from cluster_serving.job.gathering import Gathering
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
-from cluster_serving.protocol.counts import Counts
-from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from cluster_serving.job.hosting.queue import Host, ModelQueue
 from cluster_serving.job.hosting.turns import Turns
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
-from cluster_serving.protocol.dedicated import DedicatedConnection
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import IDLE_LOOK_S
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from cluster_serving.job.models import forked
 from cluster_serving.job.options import CPU
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
+from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec as TensorSpec  # for the engines, which import it from here
 

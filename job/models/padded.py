@@ -11,10 +11,10 @@ import numpy as np
 
 from cluster_serving.job.batch import BatchMemory, gather
 from cluster_serving.job.models.base import Model, TensorSpec, Wrapper, dummy_inputs
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import CALLED, PADDING
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.metrics import CALLED, PADDING
 
 # A record joins others that are longer by a quarter, or by a few elements. Texts of 4 to 128 tokens in batches of 32,
 # MiniLM: 240 records a second, against 185 of equal lengths only, and 80 if all are padded to the longest.

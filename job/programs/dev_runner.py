@@ -27,10 +27,10 @@ from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.record import convert
 from cluster_serving.job.trial import Trial
-from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input
 from cluster_serving.protocol.original.json import to_input
+from cluster_serving.protocol.values import utf8
 
 _POLL_S = 0.2
 # A text of more characters is shown by its first ones.

@@ -20,7 +20,7 @@ from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import Process
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import console, printable
-from cluster_serving.protocol.exposition import exposition
+from cluster_serving.protocol.figures.exposition import exposition
 
 Most = Annotated[int, typer.Option("-n", "--number", min=1, help="Most events.")]
 Follow = Annotated[bool, typer.Option("-f", "--follow", help="Go on with new lines, until Ctrl-C.")]

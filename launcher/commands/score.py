@@ -20,7 +20,7 @@ from cluster_serving.launcher.jobs import few, preflight, scoring_job
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.terminal import Progress
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 from cluster_serving.settings.errors import SettingsError
 
 _PROGRAM = "cluster_serving.embed.score"

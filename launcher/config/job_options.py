@@ -9,7 +9,7 @@ from cluster_serving.job.options import MOST_ROWS, BatchOptions, ImageOptions, J
 from cluster_serving.launcher.config import stages
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 
 Options = TypeVar("Options", BatchOptions, ImageOptions, JobOptions, ModelOptions, RedisOptions)
 

@@ -12,9 +12,10 @@ from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import stages, targets
 from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion, WholeInputs
-from cluster_serving.protocol import failover, filters
+from cluster_serving.protocol import filters
 from cluster_serving.protocol.record_key import RecordKey
-from cluster_serving.protocol.redis_url import HINT
+from cluster_serving.protocol.redis import failover
+from cluster_serving.protocol.redis.url import HINT
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
 from cluster_serving.settings.model import Settings, SettingsConfig
 from cluster_serving.settings.values import (

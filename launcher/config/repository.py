@@ -14,8 +14,8 @@ from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.values import LATEST, job_name
 from cluster_serving.launcher.config.versions import resolved
-from cluster_serving.protocol import cgroup
 from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.protocol.host import cgroup
 from cluster_serving.settings.errors import SettingsError
 
 OWN_KEYS = frozenset(

@@ -11,8 +11,8 @@ from cluster_serving.launcher.container import roles
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.flink_rest import FlinkRest
-from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.redis.connection import open_redis
 
 
 def problem() -> str | None:

@@ -20,9 +20,9 @@ from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.process import wait_until
-from cluster_serving.protocol.connection import translated
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
+from cluster_serving.protocol.redis.connection import translated
 from cluster_serving.protocol.slots import SILENT_AFTER_S
 
 CONFIG = "CONFIG"

@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 
 # All of these are generous, so that nothing that works is refused.
 _TASK_MANAGER = 256 << 20

@@ -7,12 +7,12 @@ from typing import Any, cast
 import redis
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.protocol.callbacks import SERDE
+from cluster_serving.protocol.asynchronous.callbacks import SERDE
+from cluster_serving.protocol.asynchronous.requeue import requeue_call
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Images, Input, SparseTensor
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.requeue import requeue_call
 from cluster_serving.protocol.scripts import call
 
 

@@ -14,8 +14,9 @@ from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import model_files
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.protocol.hosted import HOST
+from cluster_serving.protocol.figures.stats import LAST_ANSWER, JobStats
 from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import (
     CONTENT,
     DEATHS,
@@ -28,7 +29,6 @@ from cluster_serving.protocol.hosting.orders import (
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
-from cluster_serving.protocol.stats import LAST_ANSWER, JobStats
 
 _OF_CHANGES = (OPTIONS, KEPT_OUT, DEATHS, REFUSED, REFUSED_CONTENT)
 

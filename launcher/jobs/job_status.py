@@ -18,11 +18,11 @@ from cluster_serving.launcher.jobs.hosted import HostedModel
 from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest, Job
-from cluster_serving.protocol.comparison import Comparison
-from cluster_serving.protocol.connection import address, translated
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
+from cluster_serving.protocol.figures.comparison import Comparison
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, NORMAL, PRIORITIES
+from cluster_serving.protocol.redis.connection import address, translated
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 
 # Two heartbeats that were missed, and some time.

@@ -1,4 +1,4 @@
-"""The folder for large inputs of a job from clients on the same machine; see `protocol.payload_files`."""
+"""The folder for large inputs of a job from clients on the same machine; see `protocol.payloads.files`."""
 
 import os
 import secrets
@@ -9,7 +9,7 @@ from pathlib import Path
 from cluster_serving.launcher.config.model import NO_FOLDER, Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.protocol.payload_names import folder_name, is_payload
+from cluster_serving.protocol.payloads.names import folder_name, is_payload
 from cluster_serving.settings.addresses import Address
 
 

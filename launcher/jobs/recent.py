@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.keys import GROUP
 from cluster_serving.protocol.scripts import BACKLOG, Call, call
-from cluster_serving.protocol.stats import JobStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import Flink
 from cluster_serving.launcher.targets import Target, target_of
-from cluster_serving.protocol.connection import translated
+from cluster_serving.protocol.redis.connection import translated
 
 
 @dataclass(frozen=True, slots=True)

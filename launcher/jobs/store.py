@@ -18,16 +18,16 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.process import this_command
-from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.events import record as record_event
-from cluster_serving.protocol.exposition import Reading, questions
+from cluster_serving.protocol.figures.comparison import Comparison
+from cluster_serving.protocol.figures.exposition import Reading, questions
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.generations import CANARY, LAST, VERSION, Generation, Generations
-from cluster_serving.protocol.hosted import read_models
+from cluster_serving.protocol.hosting.models import read_models
 from cluster_serving.protocol.keys import GROUP, JOBS_KEY, PAYLOAD_FOLDER, SECRET_FIELDS, JobKeys
 from cluster_serving.protocol.scripts import HAND_OVER_ALL, PUT_FIELDS, SWITCH, Argument, Call, call, flat
 from cluster_serving.protocol.slots import SILENT_AFTER_S, SlotReport, read_reports
-from cluster_serving.protocol.stats import JobStats
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
+from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 
 SHORT_S, LONG_S = 10.0, 60.0
 """Seconds of samples that a decision needs: few if the wait is far above the target, more to tell chance from load."""

@@ -32,6 +32,7 @@ from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 from cluster_serving.protocol.generations import (
     CANARY,
     CANDIDATE,
@@ -41,7 +42,6 @@ from cluster_serving.protocol.generations import (
     SHADOW,
     Generation,
 )
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 
 T = TypeVar("T")
 

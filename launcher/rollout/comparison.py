@@ -1,12 +1,12 @@
-"""Comparison of a shadow with the generation that serves, as the commands show it (`protocol.comparison`)."""
+"""Comparison of a shadow with the generation that serves, as the commands show it (`protocol.figures.comparison`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cluster_serving.launcher.terminal import printable
-from cluster_serving.protocol.comparison import Comparison
-from cluster_serving.protocol.stats import latency_of
+from cluster_serving.protocol.figures.comparison import Comparison
+from cluster_serving.protocol.figures.stats import latency_of
 
 _PARTS = {"p50": 0.5, "p99": 0.99}
 

@@ -21,8 +21,8 @@ from cluster_serving.launcher.jobs import hosted, lifecycle, model_copy
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.hosted import HOST
 from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import REFUSED, REFUSED_CONTENT, REMOVE, Order
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import LOAD, UNLOAD, decode_outcome

@@ -20,7 +20,7 @@ import yaml
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 
 VERSION = "2.3"
 """Version of Flink that is needed."""

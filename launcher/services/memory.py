@@ -6,7 +6,7 @@ the most.
 
 from pathlib import Path
 
-from cluster_serving.protocol.memory import available_memory, total_memory
+from cluster_serving.protocol.host.memory import available_memory, total_memory
 
 __all__ = ["ENGINE", "available_memory", "least", "loaded", "loading", "size_of", "total_memory"]
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.services.supervisor import CONFIRM, RETIRE, python_command
+from cluster_serving.protocol.host.process_table import members, start_time
 from cluster_serving.protocol.json_record import JsonRecord
-from cluster_serving.protocol.process_table import members, start_time
 from cluster_serving.settings.addresses import Address
 
 _INTERVAL = 0.1

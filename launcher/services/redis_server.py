@@ -26,8 +26,8 @@ from cluster_serving.launcher.services.process import (
     wait_until,
 )
 from cluster_serving.launcher.services.redis_version import RedisVersion
-from cluster_serving.protocol.connection import open_redis
-from cluster_serving.protocol.redis_url import HINT
+from cluster_serving.protocol.redis.connection import open_redis
+from cluster_serving.protocol.redis.url import HINT
 from cluster_serving.settings.addresses import Address
 
 MINIMUM_VERSION = (6, 2)

@@ -22,8 +22,8 @@ from functools import partial
 from types import FrameType
 
 from cluster_serving.launcher.services import log_file
-from cluster_serving.protocol.parent import die_with_parent
-from cluster_serving.protocol.process_table import members, start_time
+from cluster_serving.protocol.host.parent import die_with_parent
+from cluster_serving.protocol.host.process_table import members, start_time
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between a death and the next start; doubled by every death that comes soon after a start."""

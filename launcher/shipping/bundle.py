@@ -17,7 +17,8 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import archive, environment, interpreter
 from cluster_serving.launcher.shipping.inspection import inspect
-from cluster_serving.protocol import filters, tracing
+from cluster_serving.protocol import filters
+from cluster_serving.protocol.traces import tracing
 
 _STORES = {"s3://": "s3", "gs://": "gcs"}
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.arrow import refuse_compression
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.tensors import PayloadLayout
+from cluster_serving.protocol.values import base64_text
 
 _LISTS = ("indiceData", "indiceShape", "data", "shape")
 _TENSOR = pa.struct([(name, pa.list_(pa.float32() if name == "data" else pa.int32())) for name in _LISTS])

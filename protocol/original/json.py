@@ -16,14 +16,14 @@ from contextlib import suppress
 
 import numpy as np
 
-from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_INPUTS, Array, Image, Input, SparseTensor
-from cluster_serving.protocol.lists import NUMBERS, first_parts, irregularity, leaf_types, shown
-from cluster_serving.protocol.number_lists import float32_if_exact, is_whole, whole_numbers
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.slots import TensorSpec, filled
+from cluster_serving.protocol.values import base64_text
 from cluster_serving.protocol.values.arrays import of_array, of_lists
+from cluster_serving.protocol.values.lists import NUMBERS, first_parts, irregularity, leaf_types, shown
+from cluster_serving.protocol.values.number_lists import float32_if_exact, is_whole, whole_numbers
 from cluster_serving.protocol.values.table import Refused, target_of
 
 _LIMITS = ((b",", 2, 1 << 22, "values"), (b"[{", 2, 1 << 20, "lists"), (b":", 5, 1 << 16, "names"))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.lists import NUMBERS, irregularity, leaf_types
-from cluster_serving.protocol.number_lists import EXACT, whole_numbers
 from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.values.lists import NUMBERS, irregularity, leaf_types
+from cluster_serving.protocol.values.number_lists import EXACT, whole_numbers
 from cluster_serving.protocol.values.table import Refused, Target, converted, holds, target_of, unrounded
 
 _FLOAT_LEAVES = NUMBERS | {type(None)}

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.number_lists import EXACT
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.values.arrays import of_array, of_lists
+from cluster_serving.protocol.values.number_lists import EXACT
 from cluster_serving.protocol.values.table import Refused, Target, is_missing, takes_missing, target_of
 
 _SCALARS = ((), (1,))

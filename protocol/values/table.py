@@ -35,11 +35,11 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.protocol import utf8
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.lists import shown
-from cluster_serving.protocol.number_lists import EXACT, LEAST, MOST
 from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.values import utf8
+from cluster_serving.protocol.values.lists import shown
+from cluster_serving.protocol.values.number_lists import EXACT, LEAST, MOST
 
 
 class Rule(Enum):

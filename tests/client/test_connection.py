@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError, TimeoutError
 
 from cluster_serving.client.connection import DedicatedAsyncConnection
-from cluster_serving.protocol.connection import connect_async
+from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.scripts import Call, Script
 
 ECHO = Script("return ARGV[1]")

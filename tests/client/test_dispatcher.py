@@ -12,7 +12,6 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
 from cluster_serving.connectors.slot.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
-from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.errors import (
     InvalidInput,
     QueueFull,
@@ -22,6 +21,7 @@ from cluster_serving.protocol.errors import (
     ResultTimeout,
 )
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.redis.connection import connect_async
 from tests.support.fixtures.echo import Consumer
 
 

@@ -16,9 +16,9 @@ from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import DEFAULTS, RequestOptions, split
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.limits import publish_limits
-from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import PRIORITIES, JobKeys
+from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.results import encode_result
 from tests.support.fixtures.echo import answering
 

@@ -12,8 +12,8 @@ import redis
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, RedisUnavailable
 from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
-from cluster_serving.protocol.connection import connect_async
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.redis.connection import connect_async
 from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.redis_server import RedisServer
 from tests.support.fixtures.waiting import wait_until

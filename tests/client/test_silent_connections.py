@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, subscription
-from cluster_serving.protocol import dedicated, reconnecting
-from cluster_serving.protocol.connection import connect, connect_async
+from cluster_serving.protocol.redis import dedicated, reconnecting
+from cluster_serving.protocol.redis.connection import connect, connect_async
 from tests.support.fixtures.stalling import StallingProxy
 
 pytestmark = pytest.mark.usefixtures("echo")

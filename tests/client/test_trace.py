@@ -6,7 +6,7 @@ import pytest
 from opentelemetry import trace
 
 from cluster_serving.client import AsyncInputQueue, InferenceFailed, InputQueue, ResultTimeout
-from cluster_serving.protocol.trace import TraceContext
+from cluster_serving.protocol.traces.trace import TraceContext
 from tests.support.fixtures.echo import Consumer
 
 

@@ -15,7 +15,7 @@ import redis
 
 from cluster_serving.client import InferenceFailed, InputQueue
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.protocol.exposition import exposition
+from cluster_serving.protocol.figures.exposition import exposition
 from tests.chaos.faults import kept_processes
 from tests.e2e.test_metrics import Samples
 from tests.support.fixtures.handled import write

@@ -7,7 +7,7 @@ import pytest
 
 from cluster_serving.client import InvalidInput
 from cluster_serving.protocol.keys import PAYLOAD_FOLDER, JobKeys
-from cluster_serving.protocol.payload_files import MIN_BYTES
+from cluster_serving.protocol.payloads.files import MIN_BYTES
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 

@@ -6,7 +6,7 @@ import pytest
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.predictor import Predictor
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 from tests.support.fixtures.handled import write
 from tests.support.payloads.mixing import REASON, alone, records, save
 

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.protocol import columns, payload_files, tensors
+from cluster_serving.protocol import columns, tensors
 from cluster_serving.protocol.entry import NATIVE, Entry, parse_entry, request_fields
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput
 from cluster_serving.protocol.inputs import Image, Images, SparseTensor
+from cluster_serving.protocol.payloads import files as payload_files
 from cluster_serving.protocol.results import encode_error, encode_result, to_fields
 from cluster_serving.protocol.signature import Column, field_of
 from cluster_serving.protocol.signature import signature as describe

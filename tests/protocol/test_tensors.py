@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster_serving.protocol import floats, tensors
+from cluster_serving.protocol import tensors
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.signature import DTYPES, signature
+from cluster_serving.protocol.values import floats
 
 GOLDEN = Path(__file__).parent / "golden" / "native.arrow"
 

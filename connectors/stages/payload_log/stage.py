@@ -13,9 +13,9 @@ from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages.payload_log.places import write
 from cluster_serving.connectors.stages.payload_log.table import Logged, table_of
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import LOG_DROPPED, LOG_WRITTEN
 from cluster_serving.protocol.generations import is_in_trial
-from cluster_serving.protocol.metrics import LOG_DROPPED, LOG_WRITTEN
 
 _INTERVAL_S = 1.0
 _LONGEST_S = 10.0

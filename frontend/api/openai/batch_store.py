@@ -10,8 +10,8 @@ from cluster_serving.frontend.api.openai.files import FileStore
 from cluster_serving.frontend.api.openai.lifetime import KEPT
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import FileNotFound
+from cluster_serving.protocol.asynchronous.leases import LeaseQueue
 from cluster_serving.protocol.errors import QueueFull
-from cluster_serving.protocol.leases import LeaseQueue
 
 WINDOW = 24 * 3600
 """Seconds within which a batch is to be completed."""

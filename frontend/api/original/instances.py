@@ -14,12 +14,12 @@ from cluster_serving.frontend.api.json_text import as_object, check_names, kind_
 from cluster_serving.frontend.errors import MOST_STREAMS, check_count
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.floats import encode_floats, pack_floats
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled, matched
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode
 from cluster_serving.protocol.values.arrays import of_array
+from cluster_serving.protocol.values.floats import encode_floats, pack_floats
 
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
 

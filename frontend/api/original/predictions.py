@@ -12,9 +12,9 @@ from cluster_serving.frontend.server.http.responses import dumps
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.number_lists import own_digits
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
 from cluster_serving.protocol.results import Outputs, ranking_text, rows_text
+from cluster_serving.protocol.values.number_lists import own_digits
 
 
 def written(outputs: Outputs | ServingError, response_format: ResponseFormat, filter_text: str = "") -> Any:

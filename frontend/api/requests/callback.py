@@ -12,7 +12,7 @@ from cluster_serving.frontend.api.requests import signature
 from cluster_serving.frontend.errors import Forbidden, StartError
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.loopback import is_loopback
+from cluster_serving.protocol.host.loopback import is_loopback
 
 _TIMEOUT = 10.0
 _LONGEST_URL = 2048

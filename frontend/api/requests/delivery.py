@@ -12,7 +12,7 @@ from cluster_serving.frontend.api.requests.store import KEPT, RequestStore, Stor
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.leased_work import LeasedWork
-from cluster_serving.protocol.callbacks import Callback, queue_of
+from cluster_serving.protocol.asynchronous.callbacks import Callback, queue_of
 
 log = logging.getLogger(__name__)
 

@@ -23,10 +23,10 @@ from cluster_serving.frontend.api.v2.request import (
     refuse_shared_memory,
 )
 from cluster_serving.frontend.server.offload import LARGE
-from cluster_serving.protocol import base64_text
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_INPUTS, Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.values import base64_text
 
 HEADER_LENGTH = "Inference-Header-Content-Length"
 """HTTP header: number of bytes of JSON in a body with binary tensor data."""

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, RequestTooLarge
-from cluster_serving.protocol.floats import pack_floats
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.values.arrays import of_array, of_lists
+from cluster_serving.protocol.values.floats import pack_floats
 from cluster_serving.protocol.values.table import Refused
 
 BYTES = "BYTES"

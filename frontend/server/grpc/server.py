@@ -26,7 +26,7 @@ from cluster_serving.frontend.server.admission.body_memory import Share
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import NORMAL
-from cluster_serving.protocol.tracing import tracer
+from cluster_serving.protocol.traces.tracing import tracer
 
 log = logging.getLogger(__name__)
 

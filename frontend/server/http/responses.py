@@ -19,7 +19,7 @@ from cluster_serving.frontend.server.http.compression import CODINGS, decompress
 from cluster_serving.frontend.server.http.error_bodies import error_body
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import RequestTooLarge, ServingError
-from cluster_serving.protocol.number_lists import own_digits
+from cluster_serving.protocol.values.number_lists import own_digits
 
 _SIMPLE = (str, int, float, type(None))
 _RETRY_AFTER = dict.fromkeys(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from cluster_serving.protocol.memory import available_memory
+from cluster_serving.protocol.host.memory import available_memory
 
 _SHARE = 16
 

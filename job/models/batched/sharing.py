@@ -3,7 +3,7 @@
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.models.content import Content
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 
 
 class Sharing:

@@ -12,9 +12,9 @@ from weakref import ref
 from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.batched.sample import Sample
 from cluster_serving.job.models.batched.verdict import DIFFERS, DOUBTFUL, Computer, judge, worst
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import WATCH_TIME, WATCHED
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.metrics import WATCH_TIME, WATCHED
 
 log = logging.getLogger(__name__)
 

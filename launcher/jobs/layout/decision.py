@@ -16,7 +16,7 @@ from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.shipping.inspection import size_of
 from cluster_serving.launcher.targets import Target
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 
 SECONDS = 3.0
 """Time for the measurements of a start."""

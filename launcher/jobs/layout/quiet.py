@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from cluster_serving.protocol import machine
+from cluster_serving.protocol.host import machine
 
 _SAMPLE_S = 0.25
 _SAMPLES = 8

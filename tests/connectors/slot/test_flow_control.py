@@ -9,7 +9,7 @@ from cluster_serving.connectors.slot import flow_control
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl, Surplus
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.metrics import RECONNECTS
+from cluster_serving.protocol.figures.metrics import RECONNECTS
 from tests.support.fixtures.waiting import wait_until
 
 

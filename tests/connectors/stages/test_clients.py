@@ -6,8 +6,8 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.stages import clients
 from cluster_serving.connectors.stages.clients import MOST, Clients
 from cluster_serving.protocol.entry import Entry
+from cluster_serving.protocol.figures.metrics import CLIENT_REQUESTS
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import CLIENT_REQUESTS
 from tests.support.fixtures import slots
 
 

@@ -11,12 +11,12 @@ from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.stages.failures import Failures
 from cluster_serving.protocol import columns
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded, InferenceFailed
+from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.log_limit import LogLimit
 from cluster_serving.protocol.results import encode_error, encode_result
-from cluster_serving.protocol.trace import TraceContext
+from cluster_serving.protocol.traces.trace import TraceContext
 from tests.support.fixtures import slots
 
 OPTIONS = RedisOptions("", "digits", version="7")

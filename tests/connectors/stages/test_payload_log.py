@@ -16,9 +16,9 @@ from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages.payload_log import places, stage
 from cluster_serving.job.operators import ANSWERING
 from cluster_serving.protocol import columns, tensors
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import InferenceFailed
+from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_ranked, encode_result

@@ -14,7 +14,7 @@ from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.connectors.stages.payloads import SWEEP_AGE, Payloads
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
-from cluster_serving.protocol.payload_files import MIN_BYTES
+from cluster_serving.protocol.payloads.files import MIN_BYTES
 from tests.support.fixtures import slots
 
 LARGE = np.arange(MIN_BYTES // 4, dtype="f4")

@@ -12,13 +12,13 @@ from cluster_serving.connectors.stages import shadow
 from cluster_serving.connectors.stages.shadow import Comparator, Mirror, Recorder
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol import tensors
-from cluster_serving.protocol.comparison import Comparison
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.figures.comparison import Comparison
+from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_error, encode_result
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
 from tests.support.fixtures import slots
 from tests.support.fixtures.waiting import wait_until
 

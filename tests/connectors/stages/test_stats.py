@@ -11,13 +11,13 @@ from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.stages import stats
 from cluster_serving.connectors.stages.stats import Counting, Stats
-from cluster_serving.protocol import metrics
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
-from cluster_serving.protocol.exposition import Reading, questions
+from cluster_serving.protocol.figures import metrics
+from cluster_serving.protocol.figures.exposition import Reading, questions
+from cluster_serving.protocol.figures.metrics import ALIVE, KEPT_S
+from cluster_serving.protocol.figures.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import ALIVE, KEPT_S
-from cluster_serving.protocol.stats import BATCH_SIZES, LATENCY_BOUNDS_MS, JobStats
 from tests.support.fixtures import slots
 from tests.support.fixtures.waiting import wait_until
 

@@ -9,9 +9,9 @@ from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages import tensorboard
 from cluster_serving.connectors.stages.tensorboard import THROUGHPUT, TOTAL
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import ANSWERED
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import ANSWERED
 from tests.support.fixtures.scalars import scalars
 from tests.support.fixtures.waiting import wait_until
 

@@ -8,10 +8,10 @@ from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import AnswerStage
 from cluster_serving.connectors.stages import traces
 from cluster_serving.connectors.stages.traces import Traces
-from cluster_serving.protocol import tracing
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.trace import TraceContext
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.traces import tracing
+from cluster_serving.protocol.traces.trace import TraceContext
 
 OPTIONS = RedisOptions("", "job", generation=3, version="7")
 

@@ -15,7 +15,7 @@ from cluster_serving.frontend.api.openai import batch_lines, batch_runner, batch
 from cluster_serving.frontend.api.openai.multipart import Part, parts
 from cluster_serving.frontend.caller import origin, set_caller
 from cluster_serving.frontend.server.admission.keys import new_key
-from cluster_serving.protocol import leases
+from cluster_serving.protocol.asynchronous import leases
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
 from tests.support.fixtures.front_end import launched

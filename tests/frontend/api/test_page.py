@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import expect
 
 from cluster_serving.frontend import arguments
+from cluster_serving.protocol.figures.stats import JobStats
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.stats import JobStats
 from tests.support.fixtures import browser
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.waiting import wait_until

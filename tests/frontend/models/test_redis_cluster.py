@@ -11,8 +11,8 @@ from redis.crc import key_slot
 from cluster_serving.connectors.slot.groups import create_group
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.protocol.connection import open_redis
 from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.redis.connection import open_redis
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.settings.errors import SettingsError
 from tests.support.fixtures.echo import Consumer

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.job.handlers.metrics import MOST, HandlerMetrics
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 
 
 def test_a_handler_counts_and_observes():

@@ -6,8 +6,8 @@ import pytest
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.padded import PaddedModel
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
+from cluster_serving.protocol.figures.counts import Counts
 from tests.support.fixtures.handled import load, results, write
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.payloads import model_zoo, texts

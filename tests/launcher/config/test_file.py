@@ -10,7 +10,7 @@ from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
 from cluster_serving.launcher.config.model import with_all_keys
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 from cluster_serving.protocol.record_key import RecordKey, published_key
 from cluster_serving.settings.errors import SettingsError
 

@@ -6,7 +6,7 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity
 from cluster_serving.launcher.services import memory
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from cluster_serving.launcher.jobs.services import Services
 from cluster_serving.launcher.jobs.steps import free_names
 from cluster_serving.launcher.jobs.steps.base import Draft
 from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.protocol.figures.metrics import ANSWERED
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import ANSWERED
 from cluster_serving.protocol.slots import SlotReport
 
 

@@ -8,7 +8,7 @@ from collections import deque
 import pytest
 
 from cluster_serving.launcher.rollout.autoscaler import Autoscaler, Sample, percentile
-from cluster_serving.protocol.stats import LATENCY_BOUNDS_MS
+from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 
 TARGET_MS = 100
 

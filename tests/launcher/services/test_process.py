@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.launcher.services.process import Process, spawn, wait_until
-from cluster_serving.protocol.process_table import start_time
+from cluster_serving.protocol.host.process_table import start_time
 from tests.support.fixtures.supervised import kept, supervisors
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from cluster_serving.launcher.services import log_file
-from cluster_serving.protocol.process_table import start_time
+from cluster_serving.protocol.host.process_table import start_time
 from tests.support.fixtures.supervised import children, kept, supervisors
 from tests.support.fixtures.waiting import wait_until
 

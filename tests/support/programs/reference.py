@@ -23,7 +23,7 @@ from cluster_serving.launcher import cli
 from cluster_serving.launcher.commands import COMMANDS
 from cluster_serving.launcher.config import stages, targets
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.protocol import metrics
+from cluster_serving.protocol.figures import metrics
 from cluster_serving.settings.model import Settings, expected, keys
 from tests.support.programs.command_tree import loaded
 

@@ -25,10 +25,10 @@ from cluster_serving.frontend.main import main
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
-from cluster_serving.protocol.callbacks import Callback, queue_of
+from cluster_serving.protocol.asynchronous.callbacks import Callback, queue_of
+from cluster_serving.protocol.asynchronous.leases import claimed
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.leases import claimed
 from cluster_serving.protocol.scripts import call
 from tests.support.fixtures.echo import Consumer
 from tests.support.fixtures.front_end import launched

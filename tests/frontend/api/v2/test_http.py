@@ -10,8 +10,7 @@ import tritonclient.http as triton
 import tritonclient.http.aio as triton_aio
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.metrics import (
+from cluster_serving.protocol.figures.metrics import (
     ANSWERED,
     BATCH_SIZE,
     FAILED,
@@ -20,8 +19,9 @@ from cluster_serving.protocol.metrics import (
     RECORD_COMPUTE,
     REQUEST,
 )
+from cluster_serving.protocol.figures.stats import LAST_ANSWER
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
-from cluster_serving.protocol.stats import LAST_ANSWER
 from tests.support.fixtures.waiting import wait_until
 
 INTEGERS = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]

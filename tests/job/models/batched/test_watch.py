@@ -8,7 +8,7 @@ import pytest
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.batched.watch import Watch
-from cluster_serving.protocol.counts import Counts
+from cluster_serving.protocol.figures.counts import Counts
 
 MAGIC = np.float32(123.25)
 """A value that no proof tries."""

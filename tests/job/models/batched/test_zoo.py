@@ -10,9 +10,9 @@ import pytest
 from cluster_serving.job.models.batched.verdict import SAME
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.request import Request
-from cluster_serving.protocol.counts import Counts
 from cluster_serving.protocol.entry import NATIVE, Entry
-from cluster_serving.protocol.metrics import WATCHED
+from cluster_serving.protocol.figures.counts import Counts
+from cluster_serving.protocol.figures.metrics import WATCHED
 from cluster_serving.protocol.results import decode_outputs, to_fields
 from tests.support.fixtures.predictor import predictor
 from tests.support.payloads.axes_zoo import cases

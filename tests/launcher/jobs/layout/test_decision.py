@@ -11,7 +11,7 @@ from cluster_serving.launcher.jobs.layout.choice import Layout
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.layout.quiet import Surroundings, told
-from cluster_serving.protocol import cgroup
+from cluster_serving.protocol.host import cgroup
 from tests.support.fixtures.predictor import save_doubling
 
 HANDLER = """

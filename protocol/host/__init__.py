@@ -1,0 +1,1 @@
+"""What a process has of its machine, and the processes around it."""

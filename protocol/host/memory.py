@@ -1,0 +1,33 @@
+"""Memory of this process, and of this machine."""
+
+import os
+from pathlib import Path
+
+from cluster_serving.protocol.host import cgroup
+
+_MEMINFO = Path("/proc/meminfo")
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has; 0 on systems that do not tell in `/proc`."""
+    try:
+        pages = Path("/proc/self/statm").read_text("ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def available_memory() -> int:
+    """Return the bytes of memory that are free, or could be freed."""
+    return min(_meminfo("MemAvailable"), total_memory())
+
+
+def total_memory() -> int:
+    """Return the bytes of memory and swap of this machine, or of the container that this process is in."""
+    return int(min(_meminfo("MemTotal"), cgroup.memory_limit())) + _meminfo("SwapTotal")
+
+
+def _meminfo(name: str) -> int:
+    # Such as "MemTotal:       24689236 kB"
+    values = dict(line.split(":") for line in _MEMINFO.read_text().splitlines())
+    return int(values[name].split()[0]) * 1024

@@ -1,0 +1,1 @@
+"""Large inputs in files."""

@@ -1,0 +1,1 @@
+"""Connections to Redis, and what an address and options of one say."""
