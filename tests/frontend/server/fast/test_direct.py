@@ -31,7 +31,8 @@ def urls(serve, report, echo):
 @pytest.mark.parametrize("path", ["/predict", "/bigdl/predict", "/models/none/predict", "/predict?responseFormat=x"])
 @pytest.mark.parametrize("content", [GOOD, BAD, {}, {"instances": [{"x": list(range(60_000))}]}])
 def test_an_answer_is_that_of_starlette(urls, path, content):
-    direct, other = (httpx.post(f"{url}{path}", json=content, headers={"origin": "http://page"}, timeout=60) for url in urls)
+    headers = {"origin": "http://page"}
+    direct, other = (httpx.post(f"{url}{path}", json=content, headers=headers, timeout=60) for url in urls)
     assert (direct.status_code, direct.content, kept(direct)) == (other.status_code, other.content, kept(other))
     assert other.headers["access-control-allow-origin"] == "http://page"
     assert direct.headers["x-request-id"]
