@@ -6,6 +6,7 @@ of these lists. All clusters of the installation use it from then on, also where
 
 ```
 <state>/classes/KEY.jsa           an archive
+<state>/classes/KEY.lists/        what one is made of, while it is made: a shutdown removes files of its cluster alone
 <state>/classes/lock              held by the process that makes one
 <state>/flink-PORT/java.options   options of each JVM of a cluster: the archive, or where to list its classes
 <state>/flink-PORT/classes/       lists of classes and logs of what was loaded, one of each for a JVM
@@ -14,6 +15,7 @@ of these lists. All clusters of the installation use it from then on, also where
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -75,12 +77,8 @@ def make(home: FlinkHome) -> None:
             flock(lock, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             return
-        try:
-            if not _archive(home).exists():
-                _dump(home)
-        finally:
-            for file in _lists(home).iterdir():
-                file.unlink()
+        if not _archive(home).exists():
+            _dump(home)
         for old in sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
             old.unlink()
     # Unless the cluster was shut down meanwhile.
@@ -90,13 +88,18 @@ def make(home: FlinkHome) -> None:
 
 def _dump(home: FlinkHome) -> None:
     archive = _archive(home)
-    unfinished, classes = archive.with_suffix(".part"), archive.with_suffix(".classes")
-    jar = rpc_classes.unpack(home.jars, _lists(home))
-    lines = _classes(_lists(home).glob("*.list"))
-    if jar is not None:
-        lines = rpc_classes.extended(lines, map(_read, _lists(home).glob("*.log")), jar)
-    classes.write_text("\n".join(lines), "utf8")
+    lists, unfinished = state.without_spaces(archive.with_suffix(".lists")), archive.with_suffix(".part")
+    # What a process has left that was killed.
+    shutil.rmtree(lists, ignore_errors=True)
+    _lists(home).rename(lists)
+    _lists(home).mkdir()
     try:
+        classes = lists / "classes"
+        jar = rpc_classes.unpack(home.jars, lists)
+        lines = _classes(lists.glob("*.list"))
+        if jar is not None:
+            lines = rpc_classes.extended(lines, map(_read, lists.glob("*.log")), jar)
+        classes.write_text("\n".join(lines), "utf8")
         subprocess.run(  # noqa: S603 - the Java of the cluster, no shell
             [
                 home.java,
@@ -118,7 +121,7 @@ def _dump(home: FlinkHome) -> None:
         unfinished.replace(archive)
     finally:
         unfinished.unlink(missing_ok=True)
-        classes.unlink(missing_ok=True)
+        shutil.rmtree(lists)
 
 
 def _classes(lists: Iterable[Path]) -> list[str]:

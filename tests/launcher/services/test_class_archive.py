@@ -2,13 +2,16 @@
 
 import fcntl
 import os
+import shutil
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from cluster_serving.launcher.services import class_archive, flink_jvm, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
+from tests.support.fixtures.waiting import wait_until
 
 CLASS = "org.apache.flink.client.cli.CliFrontend"
 RPC_CLASS = "org.apache.pekko.actor.ActorSystem"
@@ -94,7 +97,7 @@ def test_two_processes_do_not_make_one_archive(other):
     assert archives() == before
 
 
-def test_archives_of_installations_that_are_gone_are_removed(other):
+def test_a_shutdown_ends_no_archive_and_those_of_installations_that_are_gone_are_removed(other):
     folder = state.root() / "classes"
     for age in range(1, 5):
         (folder / f"old{age}.jsa").touch()
@@ -102,5 +105,13 @@ def test_archives_of_installations_that_are_gone_are_removed(other):
     (other.path / "lib" / "another.jar").write_bytes(b"")
     class_archive.use(other)
     loaded(other, CLASS)
-    class_archive.make(other)
+    before = {*archives()}
+    with ThreadPoolExecutor() as pool:
+        made = pool.submit(class_archive.make, other)
+        wait_until(lambda: [*folder.glob("*.lists/classes")])
+        shutil.rmtree(other.path / "classes")
+        other.java_options.unlink()
+        made.result()
+    assert len({*archives()} - before) == 1
     assert {path.stem for path in archives()} & {"old1", "old2", "old3", "old4"} == {"old1"}
+    assert not [*folder.glob("*.lists")]
