@@ -1,5 +1,7 @@
 """A model that does not return for some inputs."""
 
+import os
+import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +11,7 @@ import torch
 
 from cluster_serving.client import InferenceTimeout
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from tests.chaos.faults import kept_processes
 from tests.support.fixtures.handled import write
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
@@ -47,10 +50,22 @@ def waiting(folder):
     return write(folder, WAITING)
 
 
+@pytest.fixture
+def loops_end(cluster):
+    """No loop of a TaskManager of the session takes a core from all tests that follow."""
+    yield
+    managers = kept_processes(cluster, "taskmanager")
+    for process in managers:
+        os.kill(process, signal.SIGKILL)
+    wait_until(lambda: not {*managers} & {*kept_processes(cluster, "taskmanager")})
+
+
 @pytest.mark.parametrize(("mode", "save"), [("thread", looping), ("process", waiting)])
 def test_a_request_that_hangs_is_answered_with_an_error_and_the_job_goes_on(
-    started, cluster, cluster_db, tmp_path, mode, save
+    request, started, cluster, cluster_db, tmp_path, mode, save
 ):
+    if save is looping:
+        request.getfixturevalue("loops_end")
     save(tmp_path)
     name = f"hanging-{mode}"
     requests, results = started(
