@@ -200,6 +200,11 @@ class Model(ABC):
         """Reason for computing one record a call; empty if records share calls."""
         return ""
 
+    @property
+    def keeps_state(self) -> bool:
+        """True if calls have changed the model, or may do so; an engine that cannot tell says False."""
+        return False
+
     def training_layer(self) -> str:
         """Return the name of a layer that computes as in training, with the mean of its batch; empty if none is."""
         return ""

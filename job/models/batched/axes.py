@@ -144,18 +144,20 @@ def _readings(
     named = {name: _named(symbols.get(name, ())) for name in tensors}
     if any(axis is not None for axis in named.values()):
         # A symbol named like a batch leaves no doubt; another symbol may be one that a converter has made up.
-        found = [Reading(tuple(_at(tensors[spec.name], named[spec.name]) for spec in specs), is_named=True)]
+        places = tuple(_at(tensors[spec.name], named[spec.name]) for spec in specs)
+        sizes = {tensors[name][axis] for name, axis in named.items() if axis is not None}
+        found = [Reading(places, fixed=next(iter(sizes)) if len(sizes) == 1 else None, is_named=True)]
         found += _free(specs, symbols, anywhere, named)
     elif anywhere or any(shape and shape[0] is None for shape in tensors.values()):
         found = _free(specs, symbols, anywhere)
     else:
-        sizes = {shape[0] for shape in tensors.values() if shape}
-        if 1 in sizes:
+        leading = {shape[0] for shape in tensors.values() if shape}
+        if 1 in leading:
             found = [Reading(tuple(_leading(tensors[spec.name], 1) for spec in specs), fixed=1)]
-        elif len(sizes) == 1:
-            (size,) = sizes
+        elif len(leading) == 1:
+            (size,) = leading
             found = [Reading(tuple(_leading(tensors[spec.name], size) for spec in specs), fixed=size)]
-        if 1 not in sizes and any(None in shape for shape in tensors.values()):
+        if 1 not in leading and any(None in shape for shape in tensors.values()):
             found += _free(specs, symbols, anywhere)
     return [*dict.fromkeys([*found, _whole(specs, anywhere)])]
 

@@ -39,13 +39,14 @@ _OTHER_TEXTS = (
 class _Domain(NamedTuple):
     """Whole numbers of one input: from `least` to `most`, an array like a record of it.
 
-    Of an input with `values`, they are the places of these.
+    Of an input with `values`, they are the places of these. No number but negative ones is less than `floor`.
     """
 
     least: int
     most: Array
     dtype: np.dtype[Any]
     values: Array | None = None
+    floor: int = 0
 
     @property
     def last(self) -> int:
@@ -59,7 +60,7 @@ class _Domain(NamedTuple):
 
     def of(self, numbers: Array) -> Array:
         """Return numbers, of which some are too large for their column, as values of the input."""
-        places = np.minimum(numbers, self.most)
+        places = np.minimum(np.where((numbers >= 0) & (numbers < self.floor), self.floor, numbers), self.most)
         return (places if self.values is None else self.values[places]).astype(self.dtype)
 
 
@@ -134,6 +135,8 @@ class Domains:
         yield self._made(count, lambda domain: sized(domain, 1 + turns * domain.bits // count, True))
         yield self._made(count, pairs)
         yield self._made(count, largest)
+        # Lengths of sequences, which some models want in order.
+        yield self._made(count, lambda domain: -np.sort(-any_size(domain), axis=0))
 
     def parts(self, count: int) -> Iterator[list[Record]]:
         """Yield records that have each value once, in parts of so many records; of a large table, some of them."""
@@ -174,6 +177,8 @@ class Domains:
     def _of_numbers(self, at: int) -> _Domain:
         own = self._record[at]
         every = np.ones(own.shape, bool)
+        # A number of something may not be 0.
+        floor = 0 if self._takes(at, every, 0) is not False else min(1, int(own.min(initial=1)))
         largest = int(np.iinfo(own.dtype).max)
         most = np.full(own.shape, self._largest(at, every), np.int64)
         if own.ndim == 1 and 1 < own.size <= _MOST_COLUMNS:
@@ -187,7 +192,7 @@ class Domains:
         far -= int(own.dtype == np.int8 and -far == largest)
         possible = (far, _NEGATIVE) if own.dtype.kind == "i" else ()
         least = next((number for number in possible if number < 0 and self._takes(at, every, number)), 0)
-        return _Domain(least, np.maximum(most, own.astype(np.int64)), own.dtype)
+        return _Domain(least, np.maximum(most, own.astype(np.int64)), own.dtype, floor=floor)
 
     def _largest(self, at: int, where: Array) -> int:
         """Return the largest number that the model takes at these places of an input."""

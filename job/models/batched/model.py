@@ -248,17 +248,23 @@ class BatchedModel(Wrapper):
             model.known,
         )
         self._graphs.clear()
-        if found is not None and found.changing and self._renew is not None:
+        keeps_state = model.keeps_state
+        if found is not None and found.problem and keeps_state:
+            # A state that counts calls may show after many of them.
+            found = replace(found, changing=True)
+        if self._renew is None or not (keeps_state or (found is not None and found.changing)):
+            return found
+        if found is not None and found.changing:
             log.warning(
                 "%s: %s; if it keeps a state, answers depend on the requests before, of any client: let the model take "
                 "and return its state, or write a handler that keeps one for each client",
                 self.engine,
                 found.problem,
             )
-            # The answers of requests must not depend on these calls.
-            model.close()
-            self._model = self._renew()
-            self._model.outputs = self._model.outputs or model.outputs
+        # The answers of requests must not depend on these calls.
+        model.close()
+        self._model = self._renew()
+        self._model.outputs = self._model.outputs or model.outputs
         return found
 
     def _read(self) -> Graph | None:

@@ -14,7 +14,7 @@ from cluster_serving.job.models.batched.budget import Budget
 from cluster_serving.job.models.batched.comparison import OutputComparison, Seen, Together, equal
 from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.influence import Calls, Influence
-from cluster_serving.job.models.batched.records import KINDS, SIGNED, Record, generated, sizes
+from cluster_serving.job.models.batched.records import COUNTS, KINDS, SIGNED, Record, generated, sizes
 from cluster_serving.job.models.graph.walk import NOTHING, Finding
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
@@ -349,7 +349,7 @@ def _try_random(
                 return
             before = size
         for kind in kinds:
-            if made and (trial.is_proven() or (kind == SIGNED and trial.tells_all())):
+            if made and (kind == COUNTS or trial.is_proven() or (kind == SIGNED and trial.tells_all())):
                 continue
             # Sizes that follow the data are others with other kinds.
             if not made or has_time():
@@ -364,7 +364,10 @@ def _is_one_record(trial: _Trial, outputs: Sequence[TensorSpec]) -> bool:
 
     Its rows depend on each other, and no name says that it is a batch; or outputs of known sizes do not follow it.
     """
-    if trial.reading.fixed is not None or (not trial.reading.is_named and trial.differs()):
+    reading = trial.reading
+    if reading.fixed is not None:
+        return not reading.is_named
+    if not reading.is_named and trial.differs():
         return True
     free = any(spec.shape is not None and None in spec.shape for spec in outputs)
     return trial.shares and not free and trial.is_constant()

@@ -11,10 +11,11 @@ from cluster_serving.protocol.inputs import Array
 
 Record = list[Array]
 
-SMALL, ZEROS, WIDE, SIGNED = KINDS = ("small", "zeros", "wide", "signed")
-"""Kinds of records: numbers from 0 to 1; zeros and empty texts; up to 255, whole ones up to 9; around 0.
+SMALL, ZEROS, WIDE, SIGNED, COUNTS = KINDS = ("small", "zeros", "wide", "signed", "counts")
+"""Kinds of records: numbers from 0 to 1; zeros and empty texts; up to 255, whole ones up to 9; around 0; above 0.
 
-Models that take numbers often fail on negative ones, which a signed record may have.
+Models that take numbers often fail on negative ones, which a signed record may have. Numbers of something, such as
+lengths of sequences, may have to be above 0.
 """
 
 LARGEST = 4096
@@ -31,6 +32,7 @@ _TEXTS = {
     ZEROS: ("", "", "", ""),
     WIDE: ("1", "2", "3", "10"),
     SIGNED: ("-1", "0.5", "x", "-20"),
+    COUNTS: ("a", "b c", "d", "e f g"),
 }
 
 
@@ -112,9 +114,12 @@ def _values(generator: np.random.Generator, spec: TensorSpec, shape: Sequence[in
     elif dtype.kind in "fc":
         most = 255 if kind == WIDE else 1
         drawn = generator.standard_normal(shape) if kind == SIGNED else generator.uniform(0, most, shape)
+        drawn += (1 + index) * (kind == COUNTS)
         values = np.asarray(drawn, dtype)
     elif dtype == np.uint8:
         values = generator.integers(0, 26, shape, dtype)
+    elif kind == COUNTS and dtype.kind != "b":
+        values = np.full(shape, 1 + index, dtype)
     else:
         # Whole numbers may be indices into a table, which may have two rows.
         most = 10 if kind == WIDE and dtype.kind != "b" else 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -27,6 +28,12 @@ _FIRST = named(
 )
 """Operators of which the first input may; the others are places or sizes."""
 
+_STEPS = {"GRUCell": 2, "GRUSequence": 2, "LSTMCell": 3, "LSTMSequence": 3, "RNNCell": 2, "RNNSequence": 2}
+"""Recurrent layers → number of inputs, data and states, that may have any values; those behind them are sizes."""
+
+_PARTS = {"Loop": 2, "TensorIterator": 0}
+"""Operators with a network of their own → number of inputs in front that say how often it is computed."""
+
 _DIVISIONS = named("Divide FloorMod Mod")
 """Operators that end the process where a whole number is divided by 0."""
 
@@ -51,9 +58,29 @@ def takes_any(network: Any, checked: frozenset[str] = frozenset()) -> bool:
         positions = [index for index, source in enumerate(given) if source in fed]
         if not positions:
             continue
-        if kind not in _ANY and not (kind in _FIRST and positions == [0]) and name not in checked:
+        if not _takes_any(kind, node, positions) and name not in checked:
             return False
         if kind in _DIVISIONS and not node.get_element_type().is_real():
             return False
         fed.add(name)
     return True
+
+
+def _takes_any(kind: str, node: Any, positions: Sequence[int]) -> bool:
+    """Return True if a node takes any values at these positions of its inputs."""
+    if kind in _ANY or (kind in _FIRST and list(positions) == [0]):
+        return True
+    if kind in _STEPS:
+        return max(positions) < _STEPS[kind]
+    if kind == "If":
+        # Either network may be computed.
+        return all(takes_any(node.get_function(index)) for index in range(2))
+    if kind in _PARTS:
+        ends = kind != "Loop" or not _is_endless(node.input_value(0).get_node())
+        return ends and min(positions) >= _PARTS[kind] and takes_any(node.get_function())
+    return False
+
+
+def _is_endless(count: Any) -> bool:
+    """Return True for a number of rounds that is none: values alone end such a loop."""
+    return count.get_type_name() == "Constant" and int(count.get_data().reshape(-1)[0]) < 0

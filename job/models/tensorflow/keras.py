@@ -78,6 +78,8 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
         module.call = tf.function(call)
         specs = {f"input_{i}": tf.TensorSpec(t.shape, t.dtype, f"input_{i}") for i, t in enumerate(model.inputs)}
         function = module.call.get_concrete_function(**specs)
+        # The states of recurrent layers are no variables of the model.
+        module.captured = function.variables
         _compare(path, model, function, call, specs)
         tf.saved_model.save(module, folder, signatures=function)
         return [tensor.name for tensor in model.inputs], _output_names(model)

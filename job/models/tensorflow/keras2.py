@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,32 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "time_major": (False,),
     "ragged": (False,),
     "attention_axes": (None, [1]),
-    "implementation": (1, 2),
+    "implementation": (0, 1, 2),
     "interpolation": ("nearest",),
 }
 
-# Keys that repeat what Keras 3 reads elsewhere, or that only training needs.
-_UNUSED = re.compile(r"batch_input_shape|input_length|(query|key|value)_shape|\w+_(initializer|regularizer|constraint)")
+# Keys that repeat what Keras 3 reads elsewhere.
+_UNUSED = re.compile(r"batch_input_shape|input_length|(query|key|value)_shape")
+
+# Keys that only training needs.
+_TRAINING = re.compile(r"\w+_(initializer|regularizer|constraint)")
 
 _TF_KERAS = re.compile(r"tf_keras\b")
+
+_WRAPPED = ("backward_layer", "cell", "cells", "layer")
+"""Keys of layers that a layer is made of; the oldest files do not tell their modules."""
+
+_HARD_SIGMOID = "hard_sigmoid"
+_PACKAGE = "cluster_serving"
+
+
+@keras.saving.register_keras_serializable(_PACKAGE, _HARD_SIGMOID)  # type: ignore[untyped-decorator]
+def _hard_sigmoid(x: Any) -> Any:
+    """Compute the hard sigmoid of Keras 2; that of Keras 3 is another function with the same name."""
+    return keras.ops.clip(0.2 * x + 0.5, 0.0, 1.0)
+
+
+_OF_KERAS_2 = {"class_name": "function", "config": f"{_PACKAGE}>{_HARD_SIGMOID}", "registered_name": "function"}
 
 
 def version(path: Path) -> str:
@@ -61,7 +80,25 @@ def upgrade(path: Path, folder: Path) -> Path:
 
 
 def _upgraded_text(text: str | bytes) -> str:
-    return json.dumps(_upgraded(json.loads(text)))
+    config = _upgraded(json.loads(text))
+    return json.dumps(_renamed(config, frozenset(name for name in _names(config) if "/" in name)))
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield the names of all layers."""
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _names(item)
+    if isinstance(value, dict) and isinstance(config := value.get("config"), dict):
+        yield str(config.get("name", ""))
+
+
+def _renamed(value: Any, names: frozenset[str]) -> Any:
+    """Return a configuration without "/" in these names, which Keras 3 refuses."""
+    if isinstance(value, list):
+        return [_renamed(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: _renamed(item, names) for key, item in value.items()}
+    return value.replace("/", "_") if isinstance(value, str) and value in names else value
 
 
 def _upgraded(value: Any) -> Any:
@@ -85,9 +122,21 @@ def _upgraded(value: Any) -> Any:
     layer = getattr(keras.layers, kind, None)
     if layer is not None:
         taken = inspect.signature(layer.__init__).parameters
-        for key in [key for key in config if key not in taken]:
-            if _UNUSED.fullmatch(key) or config[key] in _NEUTRAL.get(key, ()):
+        for key in [*config]:
+            is_unused = key not in taken and (_UNUSED.fullmatch(key) or config[key] in _NEUTRAL.get(key, ()))
+            if is_unused or _TRAINING.fullmatch(key):
                 del config[key]
+    for key in _WRAPPED:
+        parts = config.get(key)
+        for part in parts if isinstance(parts, list) else [parts]:
+            if isinstance(part, dict) and hasattr(keras.layers, str(part.get("class_name"))) and "module" not in part:
+                part |= {"module": "keras.layers", "registered_name": None}
+    for key in ("activation", "recurrent_activation"):
+        if config.get(key) == _HARD_SIGMOID:
+            config[key] = _OF_KERAS_2
+    if kind in ("GRU", "GRUCell"):
+        # The layer of the first versions has no such key.
+        config.setdefault("reset_after", False)
     for key in ("input_layers", "output_layers"):
         # A model with one output returns it, not a list.
         if kind in ("Functional", "Model") and isinstance(config.get(key), list) and len(config[key]) == 1:

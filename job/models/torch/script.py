@@ -67,8 +67,20 @@ class TorchScriptModel(TorchModel):
         ]
         names = _output_names(schema.returns[0].type)
         self.outputs = choose("output", options.outputs if names else (), {n: TensorSpec(n, "", None) for n in names})
+        self._buffers = [(buffer, buffer._version) for buffer in self._loaded.buffers()]
         if options.input_shapes:
             self._find_types(options.input_shapes)
+            if self.keeps_state:
+                # The first record must not meet what these calls have left.
+                self._loaded = _load(files.paths[0], options.device)
+                self._buffers = [(buffer, buffer._version) for buffer in self._loaded.buffers()]
+
+    @property
+    def keeps_state(self) -> bool:
+        """See `Model.keeps_state`."""
+        if self._loaded.inlined_graph.findAllNodes("prim::SetAttr"):
+            return True
+        return any(buffer._version != version for buffer, version in self._buffers)
 
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         given = zip(self.inputs, tensors, self._numbers, strict=True)

@@ -121,6 +121,22 @@ def test_the_least_number_of_8_bits():
     assert "depends on the others" in batched(saturated, (None, 4), named=True, dtype="int8").one_by_one
 
 
+@pytest.mark.parametrize("is_ordered", [False, True])
+def test_lengths_of_which_the_longest_one_counts(is_ordered):
+    """None may be 0, some models want them in order, and the first client may send one of them again and again."""
+
+    def padded(x, lengths):
+        if lengths.min() < 1 or lengths.max() > 7 or (is_ordered and (np.diff(lengths) > 0).any()):
+            raise ValueError("lengths")
+        return x * lengths.max()
+
+    assert batched(padded, (None, 4), (None,), named=True, dtype="int64").one_by_one
+    unknown = batched(padded, None, None, dtype="int64")
+    unknown.predict([np.ones((1, 4), np.int64), np.array([7])])
+    (found,) = unknown.predict([np.ones((2, 4), np.int64), np.array([7, 2])])
+    assert found.tolist() == [[7] * 4, [2] * 4]
+
+
 @pytest.mark.parametrize("rows", [5, 300, 5000])
 def test_ids_of_a_table_that_others_change(rows):
     table = np.random.default_rng(0).normal(0, 1, (rows, 8)).astype(F)

@@ -60,6 +60,13 @@ def test_a_fixed_batch_is_cut_and_filled_up():
     assert raw.calls == [4, 4]
 
 
+def test_a_fixed_batch_with_a_name_is_one_although_rows_depend_on_each_other():
+    model = batched(lambda x: x + x.sum(0), (4, 2), named=True)
+    x = records(3, 2)
+    np.testing.assert_allclose(model.predict([x])[0], 5 * x, rtol=1e-6)
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
 def test_a_model_whose_rows_depend_on_each_other_computes_one_record_a_call():
     model = batched(lambda x: x - x.mean(0), (None, 4), named=True)
     x = records(3, 4)

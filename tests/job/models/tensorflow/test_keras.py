@@ -138,7 +138,8 @@ def test_a_sequential_of_before_2_4_has_its_input_in_the_first_layer(tmp_path, o
             if layer["class_name"] == "Sequential":
                 found.append({"class_name": "Sequential", "config": older(layer["config"])})
             elif layer["class_name"] != "InputLayer":
-                own = {key: layer["config"][key] for key in ("name", "units", "activation", "use_bias")}
+                own = {key: layer["config"][key] for key in ("units", "activation", "use_bias")}
+                own["name"] = f"dense/{layer['config']['name']}"
                 shape = {} if found else {"batch_input_shape": [None, 4], "dtype": "float32"}
                 found.append({"class_name": "Dense", "config": own | shape})
         return found if oldest else {"name": config["name"], "layers": found}
@@ -149,6 +150,53 @@ def test_a_sequential_of_before_2_4_has_its_input_in_the_first_layer(tmp_path, o
         file.attrs["keras_version"] = "2.2.4"
     x = np.random.default_rng(0).normal(0, 1, (3, 4)).astype(np.float32)
     np.testing.assert_allclose(load(tmp_path).predict([x])[0], kept(x), rtol=1e-5, atol=1e-6)
+
+
+def hard_sigmoid(x):
+    """As Keras 2 defines it; that of Keras 3 has another slope."""
+    return np.clip(0.2 * x + 0.5, 0, 1)
+
+
+def lstm(x, kernel, recurrent_kernel, bias):
+    h = c = np.zeros((len(x), recurrent_kernel.shape[0]))
+    for step in np.moveaxis(x, 1, 0):
+        i, f, new, o = np.split(step @ kernel + h @ recurrent_kernel + bias, 4, 1)
+        c = hard_sigmoid(f) * c + hard_sigmoid(i) * np.tanh(new)
+        h = hard_sigmoid(o) * np.tanh(c)
+    return h
+
+
+def test_a_recurrent_layer_of_2_0_computes_as_it_did(tmp_path):
+    """Its gates are hard sigmoids by default, its layers have no modules, and its keys are others."""
+    both = keras.layers.Bidirectional(keras.layers.LSTM(3, name="lstm_1"), name="both")
+    kept = keras.Sequential([keras.Input((4, 2)), both])
+    rng = np.random.default_rng(0)
+    weights = [rng.normal(0, 1, weight.shape).astype(np.float32) for weight in kept.get_weights()]
+    kept.set_weights(weights)
+    model_zoo.save_keras(tmp_path, kept, ".h5")
+    neutral = {"kernel_initializer": {"class_name": "Zeros", "config": {}}, "kernel_regularizer": None}
+    own = {"name": "lstm_1", "units": 3, "recurrent_activation": "hard_sigmoid", "implementation": 0, **neutral}
+    outer = {"name": "both", "batch_input_shape": [None, 4, 2], "layer": {"class_name": "LSTM", "config": own}}
+    with h5py.File(tmp_path / "model.h5", "r+") as file:
+        layers = [{"class_name": "Bidirectional", "config": outer | {"merge_mode": "concat"}}]
+        file.attrs["model_config"] = json.dumps({"class_name": "Sequential", "config": layers})
+        file.attrs["keras_version"] = "2.0.4"
+    x = rng.normal(0, 1, (3, 4, 2)).astype(np.float32)
+    expected = np.concatenate([lstm(x, *weights[:3]), lstm(x[:, ::-1], *weights[3:])], 1)
+    np.testing.assert_allclose(load(tmp_path).predict([x])[0], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_state_of_a_fixed_batch_is_kept_from_call_to_call(tmp_path):
+    """Trials leave nothing behind: the first answer is that of the layer's first call."""
+    layer = keras.layers.GRU(2, stateful=True)
+    model = keras.Sequential([keras.Input(batch_shape=(3, 4, 2)), layer])
+    model_zoo.save_keras(tmp_path, model)
+    served = load(tmp_path)
+    assert "keeps a state between calls" in served.one_by_one
+    x = np.random.default_rng(0).normal(0, 1, (1, 4, 2)).astype(np.float32)
+    layer.reset_states()
+    for _ in range(2):
+        np.testing.assert_allclose(served.predict([x])[0], model(np.repeat(x, 3, 0))[:1], rtol=1e-4, atol=1e-5)
 
 
 def test_a_graph_that_computes_something_else_than_the_model_is_refused(tmp_path):

@@ -253,6 +253,27 @@ def test_trials_leave_no_state_behind(tmp_path, caplog):
     assert "keeps a state between calls; if it keeps a state, answers depend on the requests before" in caplog.text
 
 
+class Late(torch.nn.Module):
+    """Answers twice its input, and something else after thirty calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return torch.where(self.calls <= 30, 2 * x, 3 * x)
+
+
+@pytest.mark.parametrize("shapes", [(), ((2,),)])
+def test_trials_leave_no_state_behind_that_shows_late(tmp_path, shapes):
+    model_zoo.save_torchscript(tmp_path, Late())
+    model = load(tmp_path, input_shapes=shapes)
+    x = np.ones((1, 2), np.float32)
+    assert [model.predict([x])[0].tolist() for _ in range(2)] == [[[2, 2]], [[2, 2]]]
+    assert model.one_by_one
+
+
 class Looping(torch.nn.Module):
     """Loops for ever if a number is negative, or very large."""
 
