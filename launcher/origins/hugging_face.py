@@ -43,7 +43,7 @@ def read(path: Path) -> Taken | None:
     taken.files |= external_data(model, model.parent)
     taken.files |= {file.name: file for file in path.glob("tokenizer*.json")}
     sentence_transformers.take(taken, path)
-    images.take(taken, path)
+    images.take(taken, path, str(config.take("model_type", "")))
     _take_classes(taken, path, config)
     taken.left += config.left(_CONFIG, IN_MODEL)
     others = sorted(file.name for file in model.parent.glob("model_*.onnx"))
