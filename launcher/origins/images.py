@@ -1,4 +1,4 @@
-"""Images of Hugging Face: a `preprocessor_config.json`, of the present form or of the older feature extractors."""
+"""Images and sounds of Hugging Face: a `preprocessor_config.json`, or the part of a `processor_config.json`."""
 
 import re
 from dataclasses import dataclass
@@ -9,6 +9,8 @@ from cluster_serving.launcher.origins.fields import FACT, Fields, read_fields
 from cluster_serving.launcher.origins.taken import Taken
 
 _FILE = "preprocessor_config.json"
+FILES = (_FILE, "processor_config.json")
+"""The second one has the image processor of a model of images and texts, as transformers 5 writes it."""
 _CLASSES = ("image_processor_type", "feature_extractor_type")
 _FACTS = ("processor_class", "_valid_processor_keys", "auto_map")
 _SAVE = "AutoImageProcessor.from_pretrained(...).save_pretrained(...) of transformers writes a file that has it"
@@ -59,28 +61,50 @@ def take(taken: Taken, folder: Path, model_type: str = "") -> None:
 
     `model_type` is that of `config.json`: older files name no class.
     """
-    images = read_fields(folder / _FILE)
-    if images is None or not {"image_mean", "size", "do_normalize", "do_resize"}.intersection(images):
+    alone, whole = read_fields(folder / _FILE), read_fields(folder / FILES[1])
+    if alone is not None:
+        _take(taken, alone, _FILE, model_type)
+    if whole is not None:
+        for part in ("image_processor", "feature_extractor") if alone is None else ():
+            _take(taken, whole.part(part), FILES[1], model_type)
+        taken.left += whole.leave(FILES[1], FACT, "processor_class") + whole.left(FILES[1])
+
+
+def _take(taken: Taken, images: Fields, file: str, model_type: str) -> None:
+    if "sampling_rate" in images:
+        _take_sounds(taken, images, file)
+        return
+    if not {"image_mean", "size", "do_normalize", "do_resize"}.intersection(images):
         return
     named = [str(images.take(name)) for name in _CLASSES if name in images]
     name = re.sub("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$", "", (named or [model_type])[0])
     kind = _KINDS.get(re.sub("[-_]", "", name).lower())
     if kind is None:
         whose = named[0] if named else f"an image processor of {model_type or 'no class'}"
-        taken.left.append(f"{whose} of {_FILE}, a class whose steps are not known here: {_OWN}")
-    _take_size(taken, images, name.lower(), kind or _Kind(resample=_BILINEAR))
-    _take_numbers(taken, images, name.lower())
+        taken.left.append(f"{whose} of {file}, a class whose steps are not known here: {_OWN}")
+    _take_size(taken, images, file, name.lower(), kind or _Kind(resample=_BILINEAR))
+    _take_numbers(taken, images, file, name.lower())
     images.take("do_convert_rgb"), images.take("do_reduce_labels"), images.take("reduce_labels")
     flips = images.take("do_flip_channel_order", name.lower() == "mobilevit")
     taken.keys["imageColor"] = "BGR" if flips else "RGB"
     for switch in ("do_pad", "do_center_pad"):
         if not images.take(switch):
             continue
-        taken.left.append(f"{switch} of {_FILE}: {_OWN}")
-    taken.left += images.leave(_FILE, FACT, *_FACTS) + images.left(_FILE)
+        taken.left.append(f"{switch} of {file}: {_OWN}")
+    taken.left += images.leave(file, FACT, *_FACTS) + images.left(file)
 
 
-def _take_numbers(taken: Taken, images: Fields, name: str) -> None:
+def _take_sounds(taken: Taken, sounds: Fields, file: str) -> None:
+    names = [str(sounds.take(name)) for name in _CLASSES if name in sounds]
+    scaled = ", less their mean and divided by their deviation" if sounds.take("do_normalize") else ""
+    taken.left.append(
+        f"{', '.join(names) or 'the class'} of {file}: clients, or preprocess of a handler, send what it makes of a "
+        f"sound of {sounds.take('sampling_rate')} numbers a second{scaled}"
+    )
+    taken.left += sounds.leave(file, FACT, *_FACTS) + sounds.left(file, "how clients, or a handler, prepare a sound")
+
+
+def _take_numbers(taken: Taken, images: Fields, file: str, name: str) -> None:
     # Older files have no do_rescale: their classes always divide by 255.
     rescales, factor = images.take("do_rescale", True), images.take("rescale_factor", 1 / 255)
     if rescales:
@@ -93,9 +117,9 @@ def _take_numbers(taken: Taken, images: Fields, name: str) -> None:
     if not images.take("do_normalize", name != "mobilevit"):
         mean, std = [0], [1]
         if again:
-            taken.left.append(f"include_top of {_FILE}, without do_normalize: set imageStd to image_std")
+            taken.left.append(f"include_top of {file}, without do_normalize: set imageStd to image_std")
     elif mean is None or std is None:
-        taken.left.append(f"mean and deviation, which are not in {_FILE}: {_SAVE}; set imageMean and imageStd")
+        taken.left.append(f"mean and deviation, which are not in {file}: {_SAVE}; set imageMean and imageStd")
         return
     mean, std = _channels(mean), _channels(std)
     if again:
@@ -110,7 +134,7 @@ def _channels(value: Any) -> list[float]:
     return value if isinstance(value, list) else [value]
 
 
-def _take_size(taken: Taken, images: Fields, name: str, kind: _Kind) -> None:
+def _take_size(taken: Taken, images: Fields, file: str, name: str, kind: _Kind) -> None:
     crops, resizes = images.take("do_center_crop", kind.crops), images.take("do_resize", True)
     size, crop = images.take("size"), _pair(images.take("crop_size"))
     fraction, resample = images.take("crop_pct"), images.take("resample", kind.resample)
@@ -124,14 +148,14 @@ def _take_size(taken: Taken, images: Fields, name: str, kind: _Kind) -> None:
     elif edge:
         edge = int(edge * kind.edge)
     if resizes and not (edge or pair):
-        taken.left.append(f"the size {size} of {_FILE}, to which images are scaled: {_OWN}")
+        taken.left.append(f"the size {size} of {file}, to which images are scaled: {_OWN}")
     elif resizes:
         taken.keys |= {"imageShortestEdge": edge} if edge else {"imageResize": _text(pair)}
         taken.keys["imageResample"] = _RESAMPLE[resample] if resample in range(len(_RESAMPLE)) else "bilinear"
     if crops and crop:
         taken.keys["imageCrop"] = _text(crop)
     elif crops:
-        taken.left.append(f"the crop of images, whose size {_FILE} does not have: set imageCrop")
+        taken.left.append(f"the crop of images, whose size {file} does not have: set imageCrop")
 
 
 def _text(pair: tuple[int, int] | None) -> str:

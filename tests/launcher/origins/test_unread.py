@@ -129,6 +129,61 @@ def test_what_differs_of_images_is_named(tmp_path, images, keys, left):
         assert any(line.startswith(start) for line in lines), lines
 
 
+def test_images_of_a_model_of_texts_and_images(tmp_path):
+    """As `CLIPProcessor.save_pretrained` of transformers 5 writes them."""
+    images = {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": 32},
+        "crop_size": {"height": 32, "width": 32},
+    }
+    images |= {"do_normalize": False, "do_rescale": False, "resample": 3, "padding": 1}
+    processor = {"image_processor": images, "processor_class": "CLIPProcessor", "num_image_tokens": 5}
+    taken = hugging_face(tmp_path / "clip", config={}, processor_config=processor, tokenizer={})
+    size = {"imageShortestEdge": 32, "imageResample": "bicubic", "imageCrop": "32,32", "imageColor": "RGB"}
+    assert taken.keys == {"jobName": "clip", "tokenizer": "none"} | size
+    assert taken.left[0] == "padding of processor_config.json: no key of config.yaml means this"
+    assert "num_image_tokens of processor_config.json: no key of config.yaml means this" in taken.left
+    assert any(line.startswith("texts of a model that takes images: clients send token ids") for line in taken.left)
+
+
+def test_sounds_are_no_images(tmp_path):
+    sounds = {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "do_normalize": True, "sampling_rate": 8000}
+    taken = hugging_face(tmp_path / "s", config={}, preprocessor_config=sounds | {"padding_value": 0.0})
+    assert taken.keys == {"jobName": "s"}
+    assert taken.left == [
+        "Wav2Vec2FeatureExtractor of preprocessor_config.json: clients, or preprocess of a handler, send what it makes "
+        "of a sound of 8000 numbers a second, less their mean and divided by their deviation",
+        "padding_value of preprocessor_config.json: how clients, or a handler, prepare a sound",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "answers"),
+    [
+        ("BertForTokenClassification", "logits of each token; id2label"),
+        ("GPT2LMHeadModel", "logits of the next token: a handler generates texts"),
+        ("T5ForConditionalGeneration", "logits of the next token: a handler generates texts"),
+    ],
+)
+def test_what_a_pipeline_makes_of_answers_is_named(tmp_path, architecture, answers):
+    config = {"architectures": [architecture], "id2label": {"0": "B-PER"}}
+    taken = hugging_face(tmp_path / "m", config=config, generation_config={"do_sample": True})
+    start = f"what transformers makes of the outputs of {architecture}: answers are {answers}"
+    assert taken.left[0].startswith(start) and len(taken.left) == 2
+    assert taken.left[1].startswith("generation_config.json in ")
+
+
+def test_a_model_in_parts_is_refused(tmp_path):
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("encoder_model.onnx", "decoder_model_merged.onnx"):
+        (tmp_path / "onnx" / name).write_bytes(b"")
+    with pytest.raises(
+        LaunchError, match=r"in parts \(decoder_model_merged.onnx, encoder_model.onnx\), which generates"
+    ):
+        origins.read(tmp_path)
+
+
 def triton(folder, config, **files):
     (folder / "1").mkdir(parents=True)
     for name, content in files.items():
