@@ -68,8 +68,8 @@ def read(path: Path) -> Taken | None:
     if "imageColor" in taken.keys and "tokenizer.json" in taken.files:
         taken.keys["tokenizer"] = "none"
         taken.left.append(
-            "texts of a model that takes images: clients send token ids, as its tokenizer makes them (remove tokenizer: "
-            "none if the model takes a text alone)"
+            "texts of a model that takes images: clients send token ids, as its tokenizer makes them; remove the key "
+            "tokenizer if it takes a text alone"
         )
     taken.left += config.left(_CONFIG, IN_MODEL)
     known = {_CONFIG, *images.FILES, *sentence_transformers.FILES, *taken.files}
