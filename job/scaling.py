@@ -33,7 +33,10 @@ def scaled(image: Array, options: ImageOptions, name: str) -> Array:
     """
     target = _target(image.shape[1], image.shape[0], options)
     if target and options.resample:
-        image = _by_pillow(image, target, options.resample)
+        from PIL import Image
+
+        kind = Image.Resampling[options.resample.upper()]
+        image = np.asarray(Image.fromarray(image).resize(target, kind))
     elif target:
         image = cv2.resize(image, target, interpolation=cv2.INTER_LINEAR)
     if not options.crop:
@@ -55,9 +58,3 @@ def _target(width: int, height: int, options: ImageOptions) -> tuple[int, int] |
     if not edge:
         return options.resize
     return (edge, edge * height // width) if width <= height else (edge * width // height, edge)
-
-
-def _by_pillow(image: Array, target: tuple[int, int], resample: str) -> Array:
-    from PIL import Image
-
-    return np.asarray(Image.fromarray(image).resize(target, Image.Resampling[resample.upper()]))
