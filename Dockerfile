@@ -27,6 +27,11 @@ FROM source AS flink-build
 # The engines; quickstart also has what the example needs. Further ones with commas: server,embedded,openvino,torch
 ARG EXTRAS=server,embedded,openvino
 RUN /opt/venv/bin/pip install --quiet ".[${EXTRAS}]"
+# Texts of skl2onnx need this locale, by either name. A base without apt makes an image without it.
+RUN mkdir -p /usr/lib/locale; \
+    { apt-get -qq update && apt-get -qq install --no-install-recommends locales >/dev/null \
+    && localedef --no-archive -i en_US -f UTF-8 en_US.UTF-8 && ln -s en_US.utf8 /usr/lib/locale/en_US; } \
+    || echo "The image has no locale en_US.UTF-8"
 COPY . .
 RUN sh image/finish.sh
 
@@ -46,6 +51,7 @@ FROM runtime AS flink
 ARG PYTHON
 ARG PACKAGES=/opt/venv/lib/python${PYTHON}/site-packages
 COPY --from=flink-build /opt/venv /opt/venv
+COPY --from=flink-build /usr/lib/locale /usr/lib/locale
 # The folders that volumes of the example cover belong to the user.
 RUN install --directory --owner=serving /opt/flink /digits
 USER 1000

@@ -47,9 +47,9 @@ def main() -> None:
     output = Output(task.output)
     # A command that computes without Flink writes to no folder that this job writes to.
     with output.held():
+        units = output.units(task.input)
         output.claim(task.identity)
         output.tidy()
-        units = output.units(task.input)
         elements = env.from_collection(output.split(units)[1] or units[:1]).rebalance()
         elements.map(partial(_score, task), Types.STRING()).name("Score").print()
         job = env.execute_async(task.flink_name)

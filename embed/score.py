@@ -102,8 +102,8 @@ def _pool(task: Task) -> ProcessPoolExecutor | nullcontext[None]:
 def run(task: Task, output: Output, pool: Executor | None) -> int:
     """Score what is left in the processes of a pool, or through a job without one; return the exit code."""
     console, began = Console(stderr=True), time.monotonic()
-    output.claim(task.identity)
     units = output.units(task.input)
+    output.claim(task.identity)
     there, left = output.split(units)
     failed = 0
     # The exit code is that of all rows, also of those that an earlier command has scored.

@@ -44,7 +44,7 @@ class ImageInput:
             raise InvalidInput(f"input {name!r} is an image, but the model expects {self._expected}")
         if self._options.record_key is not None:
             value = decrypt(value, self._options.record_key, name)
-        size = None if self._options.resize else images.read_size(value.data)
+        size = None if self._options.changes_size else images.read_size(value.data)
         if size and math.prod(size) <= self._options.max_image_pixels:
             # Refuse a wrong size before decoding. Turned upright, width and height of the image may be swapped.
             shapes = [self._shape_of(*size), self._shape_of(*size[::-1])]

@@ -7,6 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cluster_serving.job import scaling
 from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
@@ -40,8 +41,10 @@ def decode(
     contain the `name` of the input.
 
     Raises:
-        RequestTooLarge: If the header announces more pixels than `options.max_image_pixels`; nothing is decoded then.
-        InvalidInput: If the bytes are not a whole image of one of `FORMATS`, or integers cannot be normalized.
+        RequestTooLarge: If the header announces more pixels than `options.max_image_pixels`, or they would be more when
+            the image is scaled; nothing is decoded then.
+        InvalidInput: If the bytes are not a whole image of one of `FORMATS`, the image is smaller than its crop, or
+            integers cannot be normalized.
     """
     size = read_size(data)
     if size and size[0] * size[1] > options.max_image_pixels:
@@ -49,6 +52,8 @@ def decode(
             f"input {name!r} is an image of {size[0]} x {size[1]} pixels; "
             f"at most {options.max_image_pixels} are accepted"
         )
+    if size:
+        scaling.check(size, options, name)
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), _FLAGS[options.color]) if size and _is_whole(data) else None
     except cv2.error:
@@ -58,8 +63,7 @@ def decode(
         raise InvalidInput(
             f"input {name!r} {problem}: {len(data)} bytes that begin with {data[:8]!r}; expected a whole {FORMATS} file"
         )
-    if options.resize:
-        image = cv2.resize(image, options.resize, interpolation=cv2.INTER_LINEAR)
+    image = scaling.scaled(image, options, name)
     if options.color == "RGB":
         image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     elif options.color == "GRAY":

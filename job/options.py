@@ -38,6 +38,10 @@ class ImageOptions:
 
     Attributes:
         resize: (width, height) in pixels; None keeps the image's own size.
+        shortest_edge: Pixels of the shorter edge, to which the image is scaled in place of `resize`; None for neither.
+        resample: How Pillow scales: `nearest`, `bilinear`, `bicubic`, `lanczos`, `box` or `hamming`. Empty: OpenCV's
+            bilinear scaling, which takes no mean where it makes images smaller (as in the original).
+        crop: (width, height) of the middle that is cut out of the scaled image; None for all of it.
         max_image_pixels: Larger images are refused before they are decoded.
         color: Order of the channels: BGR (as in the original), RGB, or GRAY for a single one.
         layout: HWC or CHW; empty for the layout of the model's shape, or else of its engine.
@@ -48,6 +52,9 @@ class ImageOptions:
     """
 
     resize: tuple[int, int] | None = None
+    shortest_edge: int | None = None
+    resample: Literal["", "nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"] = ""
+    crop: tuple[int, int] | None = None
     max_image_pixels: int = 50_000_000
     color: Literal["BGR", "RGB", "GRAY"] = "BGR"
     layout: Literal["", "HWC", "CHW"] = ""
@@ -55,6 +62,11 @@ class ImageOptions:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     record_key: RecordKey | None = None
+
+    @property
+    def changes_size(self) -> bool:
+        """True if images do not keep their width and height."""
+        return bool(self.resize or self.shortest_edge or self.crop)
 
     @property
     def normalizes(self) -> bool:

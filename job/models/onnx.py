@@ -183,10 +183,10 @@ def _refusal(path: Path, text: str) -> ModelError:
         )
     if "INVALID_PROTOBUF" in text or "Protobuf parsing failed" in text:
         return ModelError(f"{path} is not an ONNX model, or it is cut off: copy it again, or save the model again")
-    if found := re.search(r"construct locale with name:(\w+)", text):
+    if found := re.search(r"construct locale with name:((\w+)[\w.@-]*)", text):
         return ModelError(
-            f"{path} needs the locale {found[1]}.UTF-8, which is not installed where the job runs: run apt-get install "
-            f"locales and localedef -i {found[1]} -f UTF-8 {found[1]}.UTF-8 there, or export the model with locale='C'"
+            f"{path} needs the locale {found[1]}, which is not installed where the job runs: run apt-get install "
+            f"locales and localedef -i {found[2]} -f UTF-8 {found[1]} there, or export the model with locale='C'"
         )
     return ModelError(f"{version} cannot load {path}: {_NOISE.sub('', text)}")
 

@@ -233,6 +233,23 @@ class Config(Settings):
         "width,height in pixels, such as 224,224, or empty",
         "Size that images are scaled to, width first; empty: they keep their own.",
     )
+    image_shortest_edge: int | None = key(
+        None,
+        f"{_COUNT}, or empty; not beside imageResize",
+        "Pixels of the shorter edge, to which images are scaled in place of imageResize; the longer one follows.",
+        ge=1,
+    )
+    image_resample: Literal["", "nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"] = key(
+        "",
+        "nearest, bilinear, bicubic, lanczos, box, hamming or empty",
+        "How images are scaled, as Pillow, transformers and torchvision name it. Empty: bilinear as by OpenCV, which "
+        "takes no mean of pixels where it makes images smaller, as in the original.",
+    )
+    image_crop: Pair = key(
+        "",
+        "width,height in pixels, such as 224,224, or empty",
+        "Size of the middle that is cut out of the scaled image, width first; smaller images are refused.",
+    )
     image_color: Literal["BGR", "RGB", "GRAY"] = key(
         "BGR", "BGR, RGB or GRAY", "Order of an image's channels, BGR as in the original; GRAY has a single one."
     )
@@ -462,6 +479,23 @@ class Config(Settings):
         waits = info.data.get("autoscale_max") and not info.data.get("greedy_batching", True)
         if waits and value <= info.data.get("batch_timeout", 0):
             raise ValueError("batches wait for longer")
+        return value
+
+    @field_validator("image_shortest_edge")
+    @classmethod
+    def _is_one_size(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("image_resize"):
+            raise ValueError("two keys set the size of images")
+        return value
+
+    @field_validator("image_crop")
+    @classmethod
+    def _is_within(cls, value: tuple[int, int] | None, info: ValidationInfo) -> tuple[int, int] | None:
+        resize, edge = info.data.get("image_resize"), info.data.get("image_shortest_edge")
+        if value and resize and (value[0] > resize[0] or value[1] > resize[1]):
+            raise ValueError("larger than imageResize")
+        if value and edge and min(value) > edge:
+            raise ValueError("larger than imageShortestEdge")
         return value
 
     @field_validator("image_mean", "image_std")

@@ -20,8 +20,9 @@ from cluster_serving.settings.errors import SettingsError
 
 OWN_KEYS = frozenset(
     {
-        *("batchTimeout", "embeddingLayers", "greedyBatching", "imageColor", "imageLayout", "imageMean"),
-        *("imageResize", "imageScale", "imageStd", "inferencePrecision", "inferenceTimeout", "inputAlreadyBatched"),
+        *("batchTimeout", "embeddingLayers", "greedyBatching", "imageColor", "imageCrop", "imageLayout", "imageMean"),
+        *("imageResample", "imageResize", "imageScale", "imageShortestEdge", "imageStd"),
+        *("inferencePrecision", "inferenceTimeout", "inputAlreadyBatched"),
         *("inputShapes", "inputs", "maxBatchSize", "maxImagePixels", "maxTextLength", "maxTokens", "missingValue"),
         *("modelVersion", "normalize", "outputs", "padding", "poolPrompt", "pooling", "postProcessing", "prompt"),
         *("requestDeadline", "tokenizer", "wholeInputs"),

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import images, sentence_transformers
+from cluster_serving.launcher.origins import images, sentence_transformers, several
 from cluster_serving.launcher.origins.fields import IN_MODEL, Fields, read_fields
 from cluster_serving.launcher.origins.taken import Taken, external_data
 
@@ -25,6 +25,26 @@ _TASKS = {
 }
 """End of the name of an architecture → task of `optimum-cli`, which cannot guess it of a folder."""
 
+_TEXT = "logits of the next token: a handler generates texts (docs/how-to/handler-models.md)"
+_ANSWERS = {
+    "ForTokenClassification": "logits of each token; id2label of config.json names the classes",
+    "ForQuestionAnswering": "logits of the first and the last token of the words that answer",
+    "ForMaskedLM": "logits of each token",
+    "ForCTC": "logits of each moment of a sound",
+    "ForObjectDetection": "boxes and logits; id2label of config.json names the classes",
+    "ForSemanticSegmentation": "logits of each place; id2label of config.json names the classes",
+    "ForCausalLM": _TEXT,
+    "LMHeadModel": _TEXT,
+    "ForConditionalGeneration": _TEXT,
+}
+"""End of the name of an architecture → what its model file answers, of which a pipeline of transformers makes more."""
+
+_NEEDLESS = (
+    *("README.md", "LICENSE*", "*.safetensors*", "*.bin", "*.h5", "*.msgpack", "*.onnx*", "onnx", "openvino*"),
+    *("vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "[0-9]_*"),
+)
+"""What the files that are taken hold, too, or what another reader names."""
+
 
 def read(path: Path) -> Taken | None:
     """Return the model of a folder; None if it has no `config.json`, or no model that is named as on the Hub."""
@@ -43,9 +63,18 @@ def read(path: Path) -> Taken | None:
     taken.files |= external_data(model, model.parent)
     taken.files |= {file.name: file for file in path.glob("tokenizer*.json")}
     sentence_transformers.take(taken, path)
-    images.take(taken, path)
+    images.take(taken, path, str(config.take("model_type", "")))
     _take_classes(taken, path, config)
+    if "imageColor" in taken.keys and "tokenizer.json" in taken.files:
+        taken.keys["tokenizer"] = "none"
+        taken.left.append(
+            "texts of a model that takes images: clients send token ids, as its tokenizer makes them; remove the key "
+            "tokenizer if it takes a text alone"
+        )
     taken.left += config.left(_CONFIG, IN_MODEL)
+    known = {_CONFIG, *images.FILES, *sentence_transformers.FILES, *taken.files}
+    known |= {file.name for pattern in _NEEDLESS for file in path.glob(pattern)}
+    taken.left += several.unread(path, known)
     others = sorted(file.name for file in model.parent.glob("model_*.onnx"))
     if others:
         taken.left.append(f"{', '.join(others)}: copy one over model/{model.name} if it is the one to serve")
@@ -59,6 +88,12 @@ def read(path: Path) -> Taken | None:
 
 def _refuse(path: Path, config: Fields) -> None:
     task = next((task for end, task in _TASKS.items() if _architecture(config).endswith(end)), "feature-extraction")
+    parts = sorted(file.name for place in (path, path / "onnx") for file in place.glob("*coder*_model*.onnx"))
+    if parts:
+        raise LaunchError(
+            f"{path} holds a model in parts ({', '.join(parts)}), which generates texts: load them in a handler "
+            "(docs/how-to/handler-models.md)"
+        )
     # With its own modules, the file would pool already, and not say so; the files beside it say how.
     library = "--library transformers " if task == "feature-extraction" else ""
     for file in (file for pattern in _WEIGHTS for file in sorted(path.glob(pattern))):
@@ -74,7 +109,12 @@ def _architecture(config: Fields) -> str:
 
 
 def _take_classes(taken: Taken, path: Path, config: Fields) -> None:
-    if not _architecture(config).endswith(_CLASSIFIERS):
+    architecture = _architecture(config)
+    answers = next((what for end, what in _ANSWERS.items() if architecture.endswith(end)), None)
+    if answers:
+        taken.left.append(f"what transformers makes of the outputs of {architecture}: answers are {answers}")
+        config.take("id2label"), config.take("label2id")
+    if not architecture.endswith(_CLASSIFIERS):
         return
     names = config.take("id2label")
     names = names if isinstance(names, dict) else {}

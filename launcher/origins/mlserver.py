@@ -31,15 +31,24 @@ def read(path: Path) -> Taken | None:
     if not path.is_dir():
         return None
     if (path / _FILE).is_file():
-        return _read(path)
+        taken = _read(path)
+        taken.left += _of_server(path)
+        return taken
     folders = sorted(file.parent for file in path.glob(f"*/{_FILE}"))
     if not folders:
         return None
     taken = several.take(
         f"the models of MLServer in {path}", path.resolve().name, {one.name: partial(_read, one) for one in folders}
     )
-    taken.left += several.unread(path, {folder.name for folder in folders})
+    taken.left += [*_of_server(path), *several.unread(path, {_SERVER_FILE, *(folder.name for folder in folders)})]
     return taken
+
+
+def _of_server(path: Path) -> list[str]:
+    file = path / _SERVER_FILE
+    settings = Fields(mapping(file, json.loads) if file.is_file() else {})
+    left = settings.leave(_SERVER_FILE, _WORKERS, "parallel_workers")
+    return left + settings.left(_SERVER_FILE, "of the server: the section http of config.yaml has such options")
 
 
 def _read(path: Path) -> Taken:
@@ -55,6 +64,9 @@ def _read(path: Path) -> Taken:
     taken.left += settings.leave(_FILE, _WORKERS, "parallel_workers", "warm_workers")
     taken.left += settings.leave(_FILE, IN_MODEL, "inputs", "outputs", "platform", "versions")
     taken.left += settings.left(_FILE)
+    own = [file for file in taken.files.values() if isinstance(file, Path) and path in file.parents]
+    used = {file.relative_to(path).parts[0] for file in own}
+    taken.left += several.unread(path, {_FILE, _SERVER_FILE, *used})
     return taken
 
 

@@ -9,6 +9,7 @@ from cluster_serving.launcher.origins.taken import Taken
 _MODULES = "modules.json"
 _CONFIG = "config_sentence_transformers.json"
 _LIMITS = "sentence_bert_config.json"
+FILES = (_MODULES, _CONFIG, _LIMITS)
 # What `job.models.text` knows, of which the launcher imports nothing.
 NO_LIMIT = 1 << 24
 WEIGHTS = "model.safetensors"

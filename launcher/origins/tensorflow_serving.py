@@ -1,11 +1,13 @@
 """TensorFlow Serving: a base path, whose subfolders are versions of a SavedModel, or a file with several of them."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import several, text_proto
+from cluster_serving.launcher.origins import several, tensorflow_options, text_proto
 from cluster_serving.launcher.origins.fields import FACT, Fields
 from cluster_serving.launcher.origins.taken import Taken, numbered, take_versions, tree
 
@@ -13,8 +15,6 @@ EXPECTED = "a base path of TensorFlow Serving, 1/saved_model.pb, or its models.c
 
 _LIST = "model_config_list"
 _CONFIG = "models.config"
-_SUFFIXES = (".config", ".conf", ".cfg", ".pbtxt", ".proto", ".txt", "")
-_MOST_BYTES = 1 << 20
 _FLAGS = (
     "the options of tensorflow_model_server: max_batch_size is maxBatchSize here, batch_timeout_micros is batchTimeout "
     "in milliseconds, and inputs and outputs name the tensors of another signature than serving_default"
@@ -29,7 +29,7 @@ def read(path: Path) -> Taken | None:
     if not versions and not (path / "saved_model.pb").is_file():
         return _read_list(path / _CONFIG) if (path / _CONFIG).is_file() else None
     taken = _read_versions(path, versions)
-    taken.left.insert(0, _FLAGS)
+    taken.left = [_FLAGS, *taken.left, *(tensorflow_options.take([taken], path) if versions else [])]
     return taken
 
 
@@ -49,7 +49,7 @@ def _read_versions(path: Path, versions: list[Path]) -> Taken:
 
 def _read_list(file: Path) -> Taken | None:
     """Return the models that a file of the option `--model_config_file` names; None if the file is another one."""
-    if file.suffix not in _SUFFIXES or file.stat().st_size > _MOST_BYTES:
+    if file.suffix not in tensorflow_options.SUFFIXES or file.stat().st_size > tensorflow_options.MOST_BYTES:
         return None
     try:
         text = file.read_text("utf8")
@@ -69,13 +69,18 @@ def _read_list(file: Path) -> Taken | None:
     for name in names:
         if names.count(name) > 1:
             raise LaunchError(f"{file} lists the model {name} {names.count(name)} times")
-    readers = {name: partial(_read_listed, file, name, entry) for name, entry in zip(names, entries, strict=True)}
+    options = Taken(f"the options beside {file}")
+    beside = tensorflow_options.take([options], file.parent, file)
+    readers = {
+        name: partial(_read_listed, file, name, entry, options.keys) for name, entry in zip(names, entries, strict=True)
+    }
     taken = several.take(f"the models of {file}", file.resolve().parent.name, readers)
     taken.left += [_FLAGS, *models.left(file.name)] if taken.own else [*models.left(file.name), _FLAGS]
+    taken.left += beside
     return taken
 
 
-def _read_listed(file: Path, name: str, entry: Fields) -> Taken:
+def _read_listed(file: Path, name: str, entry: Fields, options: Mapping[str, Any]) -> Taken:
     platform = str(entry.take("model_platform", "tensorflow"))
     if platform != "tensorflow":
         raise LaunchError(f"{file} gives {name} the model_platform {platform}; tensorflow alone is known")
@@ -84,6 +89,7 @@ def _read_listed(file: Path, name: str, entry: Fields) -> Taken:
     if not versions:
         raise LaunchError(f"{path} has no version of a SavedModel, such as 1/saved_model.pb")
     taken = _read_versions(path, versions)
+    taken.keys |= options
     taken.name(name)
     take_versions(
         taken, "model_version_policy", entry.part("model_version_policy"), [int(one.name) for one in versions]

@@ -37,6 +37,9 @@ def one(message: Message, name: str) -> Any:
 def _message(tokens: Iterator[str], end: str) -> Message:
     fields: Message = {}
     while (name := next(tokens, "")) != end:
+        if name == "[":
+            # A message of a kind that its URL names, or an extension; the name may have several tokens.
+            name = "[" + "".join(iter(lambda: next(tokens, _END), _END)) + _END
         if name in _MARKS - {",", ";"} or not name:
             raise ValueError(f"it has {name!r} in the place of a name" if name else f"it ends without {end}")
         if name not in _MARKS:

@@ -27,13 +27,15 @@ _FACTS = ("archiverVersion", "createdOn", "description", "implementationVersion"
 _MOST_NAMED = 20
 _IMAGES = {
     "imageColor": "RGB",
-    "imageResize": "224,224",
+    "imageShortestEdge": 256,
+    "imageResample": "bilinear",
+    "imageCrop": "224,224",
     "imageScale": 1 / 255,
     "imageMean": [0.485, 0.456, 0.406],
     "imageStd": [0.229, 0.224, 0.225],
     "inputShapes": [[3, 224, 224]],
 }
-"""What the handlers of TorchServe do with an image, but for its crop."""
+"""What the handlers of TorchServe do with an image."""
 
 
 def read(path: Path) -> Taken | None:
@@ -148,7 +150,10 @@ def _take_handler(taken: Taken, root: Source, handler: str) -> None:
         taken.labels({number: name[-1] if isinstance(name, list) else name for number, name in labels.items()})
     if handler in ("image_classifier", "image_segmenter"):
         taken.keys |= _IMAGES
-        taken.left.append(f"the crop of {handler}, to 224 of 256 pixels: imageResize scales the whole image")
+        taken.left.append(
+            f"how {handler} rounds the place of its crop: torchvision may cut one pixel further from the start of the "
+            "longer edge, where its length is odd"
+        )
     else:
         taken.left.append(
             f"the handler {handler}, whose code is not copied: clients send the model's tensors, or move "

@@ -298,6 +298,9 @@ def test_images_of_a_folder_are_scored_and_damaged_ones_named(tmp_path):
 
 def test_another_model_does_not_mix_its_answers_with_those_of_the_first(doubling):
     (doubling / "data" / "a.jsonl").write_text('{"x": [1, 2, 3]}')
+    # An input without files leaves the folder to the next command.
+    with pytest.raises(InvalidInput, match="there is no file to score at nothing"):
+        score(doubling, input="nothing/*.csv")
     assert score(doubling) == 0
     save_doubling(doubling / "other", 3)
     options = JobOptions("score", ModelOptions(str(doubling / "other")), RedisOptions("redis://unused")).to_json()

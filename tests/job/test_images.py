@@ -8,6 +8,7 @@ import zlib
 import cv2
 import numpy as np
 import pytest
+from PIL import Image as Pillow
 
 from cluster_serving.job.images import decode, read_size
 from cluster_serving.job.options import ImageOptions
@@ -91,6 +92,43 @@ def test_transparent_images_have_the_channels_asked_for(picture, layout, deep):
 def test_an_image_is_scaled_to_width_and_height(picture):
     image = decode(encode(".png", picture), ImageOptions(resize=(40, 24)), "HWC")
     np.testing.assert_array_equal(image, cv2.resize(picture, (40, 24)))
+
+
+@pytest.mark.parametrize("resample", ["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"])
+@pytest.mark.parametrize("color", ["BGR", "RGB", "GRAY"])
+def test_an_image_is_scaled_as_by_pillow(picture, resample, color):
+    options = ImageOptions(resize=(17, 11), resample=resample, color=color)
+    image = decode(encode(".png", picture), options, "HWC", np.uint8)
+    pixels = {"BGR": picture, "RGB": picture[:, :, ::-1], "GRAY": cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)}[color]
+    expected = Pillow.fromarray(np.ascontiguousarray(pixels)).resize((17, 11), Pillow.Resampling[resample.upper()])
+    # Decoders weigh the channels of a gray image in their own ways.
+    np.testing.assert_allclose(np.squeeze(image).astype(int), np.asarray(expected), atol=1 if color == "GRAY" else 0)
+
+
+def test_the_middle_of_an_image_is_cut_out_after_its_shorter_edge_is_scaled(picture):
+    data = encode(".png", picture[:, :73])
+    options = ImageOptions(shortest_edge=24, resample="bicubic", crop=(19, 20))
+    # 24 * 73 / 48 = 36.5; (36 - 19) / 2 = 8.5
+    whole = np.asarray(Pillow.fromarray(picture[:, :73].copy()).resize((36, 24), Pillow.Resampling.BICUBIC))
+    np.testing.assert_array_equal(decode(data, options, "HWC"), whole[2:22, 8:27])
+    np.testing.assert_array_equal(decode(data, ImageOptions(crop=(2, 4)), "HWC"), picture[22:26, 35:37])
+    upright = decode(encode(".png", picture.transpose(1, 0, 2)), ImageOptions(shortest_edge=24), "CHW")
+    assert upright.shape == (3, 40, 24)
+
+
+def test_an_image_smaller_than_its_crop_is_refused(picture):
+    data = encode(".png", picture)
+    for options, size in (
+        (ImageOptions(crop=(81, 48)), "80 x 48 pixels"),
+        (ImageOptions(shortest_edge=24, crop=(24, 25)), "40 x 24 pixels when it is scaled"),
+    ):
+        with pytest.raises(InvalidInput, match=f"'photo' is an image of {size}; expected at least .*imageCrop"):
+            decode(data, options, "CHW", name="photo")
+
+
+def test_a_strip_that_would_become_huge_is_refused_before_it_is_decoded():
+    with pytest.raises(RequestTooLarge, match="40000000 x 1 pixels, and 8960000000 x 224 when it is scaled"):
+        decode(huge_png(40_000_000, 1), ImageOptions(shortest_edge=224), "CHW")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -46,7 +46,9 @@ OPTIONS = JobOptions(
     ),
     redis=RedisOptions("rediss://:pass@h:1/2", "job", 1, 2, 3, 4, 5, 6, "/folder", 7, "v", True, True, STAGES),
     batch=BatchOptions(1, 2, False, True, 3),
-    image=ImageOptions((3, 4), 5, "RGB", "CHW", 0.5, (1.0, 2.0), (4.0,), RecordKey("secret text", "its salt", 128)),
+    image=ImageOptions(
+        (3, 4), 2, "box", (1, 2), 5, "RGB", "CHW", 0.5, (1.0, 2.0), (4.0,), RecordKey("secret text", "its salt", 128)
+    ),
     model_parallelism=7,
     execution_mode="process",
     post_processing="topN(1)",

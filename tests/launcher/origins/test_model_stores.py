@@ -109,12 +109,16 @@ def mlserver(folder, files, **settings):
 def test_a_model_of_mlserver(tmp_path, implementation, file, ours):
     parameters = {"uri": f"./{file}", "version": "v1", "content_type": "np"}
     settings = {"max_batch_size": 5, "max_batch_time": 0.5, "parallel_workers": 2, "parameters": parameters}
-    folder = mlserver(tmp_path / "a", {file: "model"}, name="b", implementation=implementation, **settings)
+    beside = {"settings.json": '{"http_port": 9090, "parallel_workers": 4}', "notes.md": ""}
+    folder = mlserver(tmp_path / "a", {file: "model"} | beside, name="b", implementation=implementation, **settings)
     taken = origins.read(folder)
     assert taken.keys == {"jobName": "b", "maxBatchSize": 5, "batchTimeout": 500} and [*taken.files] == [ours]
     said = "\n".join(taken.left)
     assert "parallel_workers of model-settings.json" in said
     assert "parameters.content_type of model-settings.json: no key" in said
+    assert "parallel_workers of settings.json: processes are slots" in said
+    assert "http_port of settings.json: of the server: the section http" in said
+    assert f"notes.md in {folder}: not read" in said and file not in said
 
 
 def test_pickles_of_mlserver_are_refused_and_the_rest_of_the_folder_taken(tmp_path):

@@ -39,11 +39,16 @@ def test_torchserve_with_a_handler_for_images(taking, tmp_path):
     path = foreign.archive(tmp_path / "a b.mar", files | {"requirements.txt": "torchvision\n"}, **named)
     said, keys = taking.take(path)
     assert keys["jobName"] == "a_b"
-    assert keys["imageResize"] == "224,224" and keys["imageColor"] == "RGB" and keys["inputShapes"] == [[3, 224, 224]]
+    assert (
+        keys["imageShortestEdge"] == 256
+        and keys["imageCrop"] == "224,224"
+        and keys["imageColor"] == "RGB"
+        and keys["inputShapes"] == [[3, 224, 224]]
+    )
     assert keys["imageScale"] == 1 / 255
     assert keys["postProcessing"] == "softmax | topN(3) | labels(labels.txt)"
     assert (taking.model / "labels.txt").read_text() == "tench\ngold fish\nshark\n"
-    assert "left  the crop of image_classifier" in said and "left  requirements.txt" in said
+    assert "left  how image_classifier rounds the place of its crop" in said and "left  requirements.txt" in said
 
 
 def test_a_folder_as_torch_model_archiver_leaves_it_without_an_archive(taking, tmp_path):
@@ -187,6 +192,7 @@ def test_hugging_face_with_classes_and_images(taking, tmp_path):
         json.dumps(
             {
                 "size": {"height": 224, "width": 192},
+                "image_processor_type": "ViTImageProcessor",
                 "do_rescale": True,
                 "rescale_factor": 0.5,
                 "do_normalize": True,
@@ -200,6 +206,7 @@ def test_hugging_face_with_classes_and_images(taking, tmp_path):
         "jobName": "vit",
         "imageColor": "RGB",
         "imageResize": "192,224",
+        "imageResample": "bilinear",
         "imageScale": 0.5,
         "imageMean": [0.1, 0.2, 0.3],
         "imageStd": [0.5, 0.5, 0.5],

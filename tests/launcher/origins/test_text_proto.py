@@ -72,3 +72,10 @@ def test_values_are_written_as_in_protobuf(text, value):
 def test_another_text_is_refused(text):
     with pytest.raises(ValueError, match="it "):
         parse(text)
+
+
+def test_a_message_of_a_kind_that_its_url_names():
+    text = "a { [type.googleapis.com/x.Y] { b: 1 } [x.y]: [2, 3] }"
+    assert parse(text) == {"a": [{"[type.googleapis.com/x.Y]": [{"b": [1]}], "[x.y]": [2, 3]}]}
+    with pytest.raises(ValueError, match="in the place of a value"):
+        parse("a { [type.googleapis.com/x.Y")

@@ -49,36 +49,139 @@ def test_logits_become_what_the_library_returns(tmp_path, config, keys):
 
 
 @pytest.mark.parametrize(
+    ("name", "images", "keys"),
+    [
+        ("ViTFeatureExtractor", {"size": 224, "resample": 2}, "resize 224,224 bilinear"),
+        ("ViTImageProcessor", {"size": {"height": 9, "width": 8}, "resample": 1}, "resize 8,9 lanczos"),
+        ("CLIPFeatureExtractor", {"size": 224, "crop_size": 200}, "edge 224 bicubic 200,200"),
+        (
+            "BeitFeatureExtractor",
+            {"size": 256, "crop_size": 224, "do_center_crop": True},
+            "resize 256,256 bicubic 224,224",
+        ),
+        (
+            "BitImageProcessorFast",
+            {"size": {"shortest_edge": 256}, "crop_size": {"height": 2, "width": 4}},
+            "edge 256 bicubic 4,2",
+        ),
+        ("MobileNetV1ImageProcessor", {"size": 256, "do_center_crop": False}, "edge 256 bilinear"),
+        ("LevitImageProcessor", {"size": {"shortest_edge": 224}, "crop_size": 224}, "edge 256 bicubic 224,224"),
+        ("ConvNextFeatureExtractor", {"size": 192, "crop_pct": 0.95}, "edge 202 bicubic 192,192"),
+        ("ConvNextImageProcessor", {"size": {"shortest_edge": 384}, "resample": 0}, "resize 384,384 nearest"),
+        ("PoolFormerImageProcessor", {"size": {"shortest_edge": 224}, "crop_size": 224}, "edge 248 bicubic 224,224"),
+        ("ViTImageProcessor", {"size": 224, "do_resize": False}, ""),
+    ],
+)
+def test_images_of_each_class_are_scaled_and_cut_as_by_transformers(tmp_path, name, images, keys):
+    """Of Pillow's kind; answers of transformers 5.24 were equal to 2e-6."""
+    images |= {"feature_extractor_type": name, "do_normalize": False, "do_rescale": False}
+    taken = hugging_face(tmp_path / "vit", config={}, preprocessor_config=images)
+    of = {"imageResize": "resize", "imageShortestEdge": "edge"}
+    named = {
+        key: f"{of.get(key, '')} {value}".strip()
+        for key, value in taken.keys.items()
+        if key not in ("jobName", "imageColor")
+    }
+    assert " ".join(named.values()) == keys and taken.left == []
+
+
+@pytest.mark.parametrize(
     ("images", "keys", "left"),
     [
         (
-            {"do_normalize": True, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "size": 224, "resample": 2},
-            {"imageScale": 1 / 255, "imageMean": [0.5] * 3, "imageStd": [0.5] * 3, "imageResize": "224,224"},
-            ["the mean of pixels that the library takes where it makes images smaller"],
-        ),
-        (
-            {"do_normalize": False, "do_center_crop": True, "crop_size": 192, "size": {"shortest_edge": 256}},
-            {"imageScale": 1 / 255, "imageResize": "192,192"},
-            ["the crop of images"],
+            {
+                "image_processor_type": "PerceiverImageProcessor",
+                "size": {"height": 8, "width": 8},
+                "do_normalize": False,
+            },
+            {"imageScale": 1 / 255, "imageResize": "8,8", "imageResample": "bilinear"},
+            ["PerceiverImageProcessor of preprocessor_config.json, a class whose steps are not known here: clients"],
         ),
         (
             {"do_normalize": False, "do_rescale": False, "do_flip_channel_order": True, "size": [32, 16], "pad": 3},
-            {"imageColor": "BGR", "imageResize": "32,16"},
+            {"imageColor": "BGR", "imageResize": "16,32", "imageResample": "bilinear"},
             ["pad of preprocessor_config.json: no key"],
         ),
         (
-            {"do_resize": True, "do_normalize": True, "size": {"shortest_edge": 8, "longest_edge": 9}, "resample": 3},
+            {
+                "do_normalize": True,
+                "size": {"shortest_edge": 8, "longest_edge": 9},
+                "do_center_crop": True,
+                "do_pad": True,
+            },
             {"imageScale": 1 / 255},
-            ["mean and deviation, which are not in", "the size of images"],
+            ["mean and deviation, which are not in", "the size {'shortest_edge': 8", "the crop of", "do_pad of"],
+        ),
+        (
+            {"image_processor_type": "EfficientNetImageProcessor", "do_resize": False, "rescale_offset": True}
+            | {"rescale_factor": 0.5, "image_mean": [0.5, 1, 0], "image_std": [0.5, 2, 1]},
+            {"imageScale": 0.5, "imageMean": [1.5, 2, 1], "imageStd": [0.25, 4, 1]},
+            [],
         ),
     ],
 )
-def test_images_of_present_and_older_classes(tmp_path, images, keys, left):
-    taken = hugging_face(tmp_path / "vit", config={}, preprocessor_config=images)
+def test_what_differs_of_images_is_named(tmp_path, images, keys, left):
+    taken = hugging_face(tmp_path / "vit", config={"model_type": "vit"}, preprocessor_config=images)
     assert taken.keys == {"jobName": "vit", "imageColor": "RGB"} | keys
     lines = [*taken.left]
+    assert len(lines) == len(left)
     for start in left:
         assert any(line.startswith(start) for line in lines), lines
+
+
+def test_images_of_a_model_of_texts_and_images(tmp_path):
+    """As `CLIPProcessor.save_pretrained` of transformers 5 writes them."""
+    images = {
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": 32},
+        "crop_size": {"height": 32, "width": 32},
+    }
+    images |= {"do_normalize": False, "do_rescale": False, "resample": 3, "padding": 1}
+    processor = {"image_processor": images, "processor_class": "CLIPProcessor", "num_image_tokens": 5}
+    taken = hugging_face(tmp_path / "clip", config={}, processor_config=processor, tokenizer={})
+    size = {"imageShortestEdge": 32, "imageResample": "bicubic", "imageCrop": "32,32", "imageColor": "RGB"}
+    assert taken.keys == {"jobName": "clip", "tokenizer": "none"} | size
+    assert taken.left[0] == "padding of processor_config.json: no key of config.yaml means this"
+    assert "num_image_tokens of processor_config.json: no key of config.yaml means this" in taken.left
+    assert any(line.startswith("texts of a model that takes images: clients send token ids") for line in taken.left)
+
+
+def test_sounds_are_no_images(tmp_path):
+    sounds = {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "do_normalize": True, "sampling_rate": 8000}
+    taken = hugging_face(tmp_path / "s", config={}, preprocessor_config=sounds | {"padding_value": 0.0})
+    assert taken.keys == {"jobName": "s"}
+    assert taken.left == [
+        "Wav2Vec2FeatureExtractor of preprocessor_config.json: clients, or preprocess of a handler, send what it makes "
+        "of a sound of 8000 numbers a second, less their mean and divided by their deviation",
+        "padding_value of preprocessor_config.json: how clients, or a handler, prepare a sound",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "answers"),
+    [
+        ("BertForTokenClassification", "logits of each token; id2label"),
+        ("GPT2LMHeadModel", "logits of the next token: a handler generates texts"),
+        ("T5ForConditionalGeneration", "logits of the next token: a handler generates texts"),
+    ],
+)
+def test_what_a_pipeline_makes_of_answers_is_named(tmp_path, architecture, answers):
+    config = {"architectures": [architecture], "id2label": {"0": "B-PER"}}
+    taken = hugging_face(tmp_path / "m", config=config, generation_config={"do_sample": True})
+    start = f"what transformers makes of the outputs of {architecture}: answers are {answers}"
+    assert taken.left[0].startswith(start) and len(taken.left) == 2
+    assert taken.left[1].startswith("generation_config.json in ")
+
+
+def test_a_model_in_parts_is_refused(tmp_path):
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("encoder_model.onnx", "decoder_model_merged.onnx"):
+        (tmp_path / "onnx" / name).write_bytes(b"")
+    with pytest.raises(
+        LaunchError, match=r"in parts \(decoder_model_merged.onnx, encoder_model.onnx\), which generates"
+    ):
+        origins.read(tmp_path)
 
 
 def triton(folder, config, **files):

@@ -162,3 +162,16 @@ def test_a_model_of_keras_3_that_tensorflow_has_saved_has_its_variables(tmp_path
     tf.saved_model.save(model, str(tmp_path))
     x = np.random.default_rng(0).normal(0, 1, (2, 3, 4)).astype(np.float32)
     np.testing.assert_allclose(load(tmp_path).predict([x])[0], model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_a_cast_whose_answer_depends_on_the_place_has_one_record_a_call(tmp_path):
+    """Groups saturate, and the rest wraps: docs/explanation/where-libraries-differ.md."""
+    spec = tf.TensorSpec([None, 4], tf.float32, "x")
+    model_zoo.save_savedmodel(tmp_path, lambda x: {"y": tf.cast(tf.cast(x, tf.uint8), tf.float32)}, spec)
+    model = load(tmp_path)
+    row = np.array([-1, 300, 3, 256] * 64 + [-1], np.float32)
+    cast = tf.cast(row, tf.uint8).numpy()
+    # Eight groups of 32, and one number more.
+    assert cast[:4].tolist() == [0, 255, 3, 255] and cast[-1] == 255
+    assert tf.cast(row.astype("i4"), tf.uint8).numpy()[:4].tolist() == [255, 44, 3, 0]
+    assert "depends on the others in its batch" in model.one_by_one
