@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+import redis
+
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answer import AnsweredBatch, write_answers
 from cluster_serving.connectors.slot.attempts import noted
@@ -26,20 +28,28 @@ class Answering:
         stages: What makes the stages of the slot, in their order.
         shared: What the slot shares.
         metrics: Metrics of the sink.
+        beside: Writer of another queue of the slot, whose connections this one uses in the same thread. It is closed
+            after this one. None for connections of its own.
     """
 
     def __init__(
-        self, options: RedisOptions, stages: Sequence[MakeAnswerStage], shared: SharedSlot, metrics: Metrics
+        self,
+        options: RedisOptions,
+        stages: Sequence[MakeAnswerStage],
+        shared: SharedSlot,
+        metrics: Metrics,
+        beside: Answering | None = None,
     ) -> None:
         self._options = options.queue
-        self._client = connect(self._options)
-        self._writing = DedicatedConnection(self._client)
+        self._closes = beside is None
+        self._client: redis.Redis = beside._client if beside else connect(self._options)
+        self._writing: DedicatedConnection = beside._writing if beside else DedicatedConnection(self._client)
         # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
         name = f"Redis hash sink of {self._options.job}"
         self._backoff = Backoff(name, metrics.counter("reconnects").inc, shared.counts)
-        clock = RedisClock(self._client)
-        self._stages = [make(self._client, options, clock, shared.counts) for make in stages]
+        self._clock: RedisClock = beside._clock if beside else RedisClock(self._client)
+        self._stages = [make(self._client, options, self._clock, shared.counts) for make in stages]
 
     def write(self, batch: AnsweredBatch) -> None:
         """Write a batch of answers."""
@@ -58,9 +68,10 @@ class Answering:
             stage.answered(batch, write_us)
 
     def close(self) -> None:
-        """Close the stages, which write what they have gathered, and the connections."""
+        """Close the stages, which write what they have gathered, and the connections of its own."""
         with ExitStack() as closing:
-            closing.callback(self._client.close)
-            closing.callback(self._writing.close)
+            if self._closes:
+                closing.callback(self._client.close)
+                closing.callback(self._writing.close)
             for stage in reversed(self._stages):
                 closing.callback(stage.close)

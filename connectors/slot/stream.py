@@ -6,6 +6,7 @@ A consumer falls silent after a rescale or with its host.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -79,8 +80,8 @@ class StreamReader:
         claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
         peers: What the consumers of the other slots begin with, whose requests are taken over much earlier; None for no
             other slots.
-        connection: Connection of a thread that reads for several, and calls `start_over` if entries may be pending;
-            None for one of this reader's own.
+        connection: Connection of a thread that reads for several. It calls `start_over` if entries may be pending, and
+            `look_for_abandoned` if other consumers hold some. None for one of this reader's own.
     """
 
     def __init__(
@@ -106,7 +107,8 @@ class StreamReader:
         # Streams that may have own pending entries → id behind which they may be.
         self._pending_after = dict.fromkeys(() if connection else self._streams, "0")
         self._recovered: tuple[str, bytes] | None = None
-        self._next_claim = 0.0
+        self._claim_pause_s = math.inf if connection else claim_idle_ms / 4000
+        self._next_claim = math.inf if connection else 0.0
         self._next_heartbeat = 0.0
         self._peers = None if peers is None else Peers(client, self._streams, consumer, peers)
         self._heartbeat_s = claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
@@ -126,6 +128,10 @@ class StreamReader:
         """Look for own pending entries again; call it after every error of Redis, since its answer may be lost."""
         self._pending_after = dict.fromkeys(self._streams, "0")
         self._recovered = None
+
+    def look_for_abandoned(self) -> None:
+        """Look for entries of silent consumers with the next read."""
+        self._next_claim = 0.0
 
     def recover(self, timeout: float) -> tuple[Entry, int] | None:
         """Read the next own pending entry, once the previous one is answered.
@@ -172,7 +178,7 @@ class StreamReader:
         """
         self.heartbeat()
         if time.monotonic() >= self._next_claim:
-            self._next_claim = time.monotonic() + self._claim_idle_ms / 4000
+            self._next_claim = time.monotonic() + self._claim_pause_s
             if self._guarded(self._claim_abandoned):
                 self.start_over()
                 return []

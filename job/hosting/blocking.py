@@ -36,9 +36,9 @@ class BlockingRead:
         return self._connection.waits
 
     @property
-    def sockets(self) -> list[Any]:
-        """The socket on which the reply comes; none while no read waits."""
-        return [self._connection.socket] if self.waits and self._connection.socket else []
+    def socket(self) -> Any:
+        """The socket on which the reply comes while the read `waits`."""
+        return self._connection.socket
 
     def begin(self, names: Collection[str], count: int, block_ms: int) -> None:
         """Begin to read up to `count` requests of each stream; it waits for the first one.

@@ -132,14 +132,14 @@ class HostingSink(SelfClosing, FlatMapFunction):
         self._stages = stages
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Connections of a model are made when it is first asked; that of the job writes figures of the process."""
+        """All models share the connections of the job, whose writer also writes figures of the process."""
         self._table = _table(self._options, runtime_context)
         self._metrics = OncePerName(runtime_context.get_metrics_group())
-        self.close_with(Answering(self._options.redis, self._stages, self._table.shared, self._metrics).close)
+        self._of_job = Answering(self._options.redis, self._stages, self._table.shared, self._metrics)
         self._requests = self._metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)
         self._answering: dict[str, tuple[RedisOptions, Answering]] = {}
-        self.close_with(partial(_close, self._answering))
+        self.close_with(partial(_close, self._answering), self._of_job.close)
 
     def flat_map(self, value: AnsweredBatch) -> Iterable[int]:
         """Write a batch of answers."""
@@ -153,7 +153,7 @@ class HostingSink(SelfClosing, FlatMapFunction):
             if answering is not None:
                 # The model has changed.
                 answering.close()
-            answering = Answering(model.options.redis, self._stages, model.shared, self._metrics)
+            answering = Answering(model.options.redis, self._stages, model.shared, self._metrics, self._of_job)
             self._answering[name] = model.options.redis, answering
         answering.write(value)
         self._requests.inc(len(value.answers))

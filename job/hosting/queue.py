@@ -116,6 +116,10 @@ class ModelQueue:
         self._held = []
         self._reader.start_over()
 
+    def look_for_abandoned(self) -> None:
+        """Look for requests that other consumers have read, with the next read."""
+        self._reader.look_for_abandoned()
+
     def succeed(self, earlier: ModelQueue) -> None:
         """Take over what another queue of the model has read; its gathered requests have been answered."""
         self._held, self._is_full = earlier._held, earlier._is_full

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -18,11 +17,12 @@ from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
-from cluster_serving.job.hosting.blocking import BlockingRead, Replies
+from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.queue import Host, ModelQueue
+from cluster_serving.job.hosting.reads import WaitingReads
 from cluster_serving.job.hosting.turns import Turns
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
@@ -36,14 +36,6 @@ log = logging.getLogger(__name__)
 # Flink cancels, and updates metrics, when a turn ends.
 _LONGEST_TURN_S, _LONGEST_WAIT_S = 0.2, 1.0
 _CANCEL_LOOK_S = 0.2
-_LATELY_S = 1.0
-"""Seconds after its last request for which a model is read as the only model of a job is."""
-
-_LATELY_BLOCK_MS, _OTHERS_BLOCK_MS = 250, 1000
-_MOST_READS = 8
-"""Most reads that wait for models that were used lately. A read cannot be changed while it waits."""
-
-_IDLE_BLOCK_MS = 5000
 _KEEP_S = 3.0
 """Seconds between two looks for what Redis has lost."""
 
@@ -54,8 +46,7 @@ class Serving:
     """Requests of all models of one slot; used by one thread.
 
     The streams of a model in its turn are read as those of a job of one model are. Reads that wait in Redis have the
-    others. A few have those of models that were used lately. One has those of all the rest, and takes a request of each
-    stream: their number does not count while others are served.
+    others (`WaitingReads`). A turn costs the same however many models there are.
 
     Args:
         options: Options of the job.
@@ -92,11 +83,11 @@ class Serving:
         self._key = keys.models
         name = f"requests of the models of job {options.redis.job}"
         self._backoff = Backoff(name, metrics.counter("reconnects").inc, shared.counts)
-        self._lately = [BlockingRead(client, consumer) for _ in range(_MOST_READS)]
-        self._others = BlockingRead(client, consumer)
+        self._reads = WaitingReads(client, consumer, options.batch.max_batch_size)
         self._queues: dict[str, ModelQueue] = {}
         self._turns = Turns()
-        self._used_at: dict[str, float] = {}
+        # Names of queues with batches that wait for more requests.
+        self._gathering: dict[str, None] = {}
         self._has_looked = False
         self._next_keep = 0.0
         self._next_look = self._next_view = 0.0
@@ -121,10 +112,11 @@ class Serving:
                 if not is_busy:
                     is_busy, end = True, time.monotonic() + _LONGEST_TURN_S
                 yield from self._served(name, entries)
-            for name in [name for name, queue in self._queues.items() if queue.next_expiry is not None]:
+            for name in [*self._gathering]:
                 if (self._queues[name].next_expiry or 0) <= time.time() * 1000:
                     yield from self._expired(name)
-            if self._is_cancelled():
+            # A call into Java costs as much as a small read; a turn with requests is over soon.
+            if not is_busy and self._is_cancelled():
                 return
 
     def close(self) -> None:
@@ -132,17 +124,23 @@ class Serving:
         with ExitStack() as closing:
             closing.callback(self._host.client.close)
             closing.callback(self._host.connection.close)
-            for read in (*self._lately, self._others):
-                closing.callback(read.close)
+            closing.callback(self._reads.close)
             for queue in self._queues.values():
                 closing.callback(queue.close)
 
     def _served(self, name: str, entries: Sequence[Entry]) -> Iterator[GatheredBatch]:
         queue, began = self._queues[name], time.monotonic()
         if entries:
-            self._used_at[name] = began
+            self._reads.note_used(name)
             yield from queue.gather(entries)
-        self._turns.spent(name, time.monotonic() - began, queue.goes_on)
+            if queue.next_expiry is not None:
+                self._gathering[name] = None
+        self._spent(name, began, queue.goes_on)
+
+    def _spent(self, name: str, began: float, goes_on: bool) -> None:
+        self._turns.spent(name, time.monotonic() - began, goes_on)
+        if not goes_on:
+            self._reads.leave(name)
 
     def _change(self, change: Change) -> Iterator[GatheredBatch]:
         """Let another model serve the requests of a name, or none if it has gone."""
@@ -150,25 +148,28 @@ class Serving:
         if earlier is not None:
             # What has been gathered is computed by the model that it was gathered for.
             yield from earlier.expire(math.inf)
+            self._gathering.pop(name, None)
             del self.names[earlier.flow.id]
             earlier.close()
         self._models.apply(change)
         if name not in self._models.queues:
             self._turns.remove(name)
-            self._used_at.pop(name, None)
+            self._reads.remove(name)
             return
         if earlier is not None:
             self._queue(name).succeed(earlier)
         # A read that waits now has no streams of a new model.
-        self._used_at[name] = time.monotonic()
+        self._reads.note_used(name)
         self._turns.add(name)
 
     def _expired(self, name: str) -> Iterator[GatheredBatch]:
-        began = time.monotonic()
-        yield from self._queues[name].expire(time.time() * 1000)
+        queue, began = self._queues[name], time.monotonic()
+        yield from queue.expire(time.time() * 1000)
+        if queue.next_expiry is None:
+            del self._gathering[name]
         goes_on = name in self._turns
         self._turns.add(name)
-        self._turns.spent(name, time.monotonic() - began, goes_on)
+        self._spent(name, began, goes_on)
 
     def _next(self) -> str | None:
         """Return the model that is served next; wait for requests for a moment if there are none."""
@@ -176,11 +177,10 @@ class Serving:
         if not self._host.view.reads:
             time.sleep(_CANCEL_LOOK_S / 4)
             return None
-        self._collect()
+        self._collect(0.0)
         name = self._turns.next()
         if name is None:
-            self._wait()
-            self._collect()
+            self._collect(self._longest_wait)
             name = self._turns.next()
         return name
 
@@ -189,7 +189,7 @@ class Serving:
         view, now = self._host.view, time.monotonic()
         # An idle job looks now and then only.
         if now >= self._next_view:
-            self._next_view = now + (0.0 if self._used_at else IDLE_LOOK_S)
+            self._next_view = now + (IDLE_LOOK_S if self._reads.is_idle else 0.0)
             view.look()
         self._shared.ticks.generations = view.fields
         self._shared.ticks.problem = ""
@@ -223,6 +223,8 @@ class Serving:
                 queue = self._queue(name)
                 if not self._has_looked and own in consumers:
                     queue.start_over()
+                if consumers != {own}:
+                    queue.look_for_abandoned()
                 self._turns.add(name)
 
     def _queue(self, name: str) -> ModelQueue:
@@ -232,60 +234,43 @@ class Serving:
             self.names[queue.flow.id] = name
         return self._queues[name]
 
+    def _collect(self, timeout: float) -> None:
+        """Take what the waiting reads find up to `timeout` seconds; let reads wait for models that are in no turn."""
+        try:
+            for replies, count in self._reads.found(timeout):
+                self._give(replies, count)
+        except ResponseError as error:
+            if not _is_gone(error):
+                raise
+            log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
+            for name in self._models.queues:
+                create_groups(self._host.client, name)
+        self._reads.begin(self._models.queues, self._turns)
+
     @property
-    def _waiting(self) -> list[BlockingRead]:
-        return [read for read in (*self._lately, self._others) if read.waits]
-
-    def _collect(self) -> None:
-        """Take what the waiting reads have found, and let a read wait for each model that is not in a turn."""
-        for read in self._waiting:
-            try:
-                self._give(read.end(), read.count)
-            except ResponseError as error:
-                if not _is_gone(error):
-                    raise
-                log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
-                for name in self._models.queues:
-                    create_groups(self._host.client, name)
-        now = time.monotonic()
-        used = {name for name, at in self._used_at.items() if now - at < _LATELY_S}
-        if not self._others.waits and (others := [name for name in self._models.queues if name not in used]):
-            self._others.begin(others, 1, _OTHERS_BLOCK_MS if self._used_at else _IDLE_BLOCK_MS)
-        # A model that was used before stays in these reads until it is in the one of all others.
-        for name in [name for name in self._used_at if name not in used]:
-            if self._others.waits and name in self._others.names:
-                del self._used_at[name]
-        covered = frozenset[str]().union(*(read.names for read in self._waiting))
-        names = [name for name in self._used_at if name not in covered and name not in self._turns]
-        if names and (free := next((read for read in self._lately if not read.waits), None)):
-            free.begin(names, max(1, self._options.batch.max_batch_size // len(names)), _LATELY_BLOCK_MS)
-
-    def _wait(self) -> None:
-        """Wait until one of the reads finds a request, a batch has waited long enough, or Flink has to be looked at."""
-        timeout = _CANCEL_LOOK_S
-        expiries = [at for queue in self._queues.values() if (at := queue.next_expiry) is not None]
-        if expiries:
-            timeout = max(0.0, min(timeout, min(expiries) / 1000 - time.time()))
-        select.select([socket for read in self._waiting for socket in read.sockets], [], [], timeout)
+    def _longest_wait(self) -> float:
+        """Seconds until a batch has waited long enough, or Flink has to be looked at."""
+        expiries = [at for name in self._gathering if (at := self._queues[name].next_expiry) is not None]
+        if not expiries:
+            return _CANCEL_LOOK_S
+        return max(0.0, min(_CANCEL_LOOK_S, min(expiries) / 1000 - time.time()))
 
     def _give(self, replies: Replies, count: int) -> None:
         by_name: dict[str, Replies] = {}
         for stream, raw in replies:
             by_name.setdefault(stream.decode().partition(":")[0], []).append((stream, raw))
-        now = time.monotonic()
         for name, found in by_name.items():
             if name not in self._models.queues:
                 continue
             self._queue(name).give(found, count)
-            self._used_at[name] = now
+            self._reads.note_used(name)
             self._turns.add(name)
 
     def _failed(self, error: RedisError) -> None:
         """Begin anew once Redis answers: it may have delivered requests in a reply that was lost."""
         self._has_looked = False
         self._turns.clear()
-        for read in (*self._lately, self._others):
-            read.close()
+        self._reads.close()
         for queue in self._queues.values():
             queue.start_over()
         self._shared.ticks.problem = str(refusal(self._host.client, error) or "")

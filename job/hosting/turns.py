@@ -15,7 +15,7 @@ class Turns:
         self._waiting: dict[str, None] = {}
         self._now = 0.0
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self._waiting
 
     def add(self, name: str) -> None:

@@ -73,13 +73,18 @@ def port(redis_server, tmp_path_factory):
     put(root, "broken", lambda folder: (folder / "model.onnx").write_bytes(b"no model"))
     put(root, "foreign", lambda folder: write(folder, ADDS_ONE), "redisUrl: localhost:1")
     (root / "notes").mkdir()
-    settings = {"jobName": "shop", "modelPath": root, "maxBatchSize": 4}
+    settings = {"jobName": "shop", "modelPath": root, "maxBatchSize": 4, "claimIdleTime": 1}
     job = RunningJob(redis_server, tmp_path_factory.mktemp("config"), **settings)
     with InputQueue(port=redis_server.port, name="double") as early:
         # A request that an earlier run of the job has read, and not answered.
         create_groups(early.db, "double")
         early.enqueue("left", x=ROW)
         early.db.xreadgroup(GROUP, JobKeys("shop").consumer(0, 0), {"double": ">"})
+    with InputQueue(port=redis_server.port, name="half") as early:
+        # One that a job of this model alone has read, and not answered.
+        create_groups(early.db, "half")
+        early.enqueue("left", x=ROW)
+        early.db.xreadgroup(GROUP, JobKeys("half").consumer(1, 0), {"half": ">"})
     job.start()
     yield redis_server.port
     job.stop()
@@ -112,9 +117,10 @@ def ask(port):
     return predict
 
 
-def test_what_an_earlier_run_left_is_answered(port):
-    with OutputQueue(port=port, name="double") as results:
-        np.testing.assert_array_equal(results.query("left", timeout=60), ROW * 2)
+@pytest.mark.parametrize("name", ["double", "half"])
+def test_what_an_earlier_run_left_is_answered(port, name):
+    with OutputQueue(port=port, name=name) as results:
+        np.testing.assert_array_equal(results.query("left", timeout=60), ROW * FACTORS[name])
 
 
 def test_each_model_answers_under_its_name_with_its_own_keys(ask):

@@ -3,7 +3,7 @@
 import threading
 
 from cluster_serving.connectors.slot import periodic
-from cluster_serving.connectors.slot.periodic import Periodic
+from cluster_serving.connectors.slot.periodic import Periodic, pause_after
 from tests.support.fixtures.waiting import wait_until
 
 KIND = "work of the test"
@@ -94,3 +94,9 @@ def _counting(waits, wait):
         return wait(event, timeout)
 
     return waited
+
+
+def test_work_that_takes_long_comes_less_often():
+    assert pause_after(0.0005, 1.0) == 1.0
+    assert pause_after(0.02, 1.0) == 2.0
+    assert pause_after(30.0, 1.0) == 5.0
