@@ -7,7 +7,8 @@ without a filter nested lists of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 
 from cluster_serving.protocol.entry import IMAGE, Entry
 from cluster_serving.protocol.entry import parse_entry as parse_later_entry
@@ -42,9 +43,16 @@ def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes
         return fields
     if "topN" in fields:
         return {"value": fields["topN"]}
-    texts = [_nested(output) for output in original_arrow.decode_result(fields["value"])]
-    return {"value": texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"}
+    return {"value": nested_text(original_arrow.decode_result(fields["value"]))}
+
+
+def nested_text(outputs: Sequence[Array]) -> str:
+    """Write an output as nested lists of numbers, several as a list of those; texts are JSON strings."""
+    texts = [_nested(output) for output in outputs]
+    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
 
 
 def _nested(output: Array) -> str:
+    if output.dtype.kind not in "biuf":
+        return json.dumps(output.tolist())
     return f"[{','.join(map(_nested, output))}]" if output.ndim else java_float(float(output))
