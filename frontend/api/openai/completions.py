@@ -129,7 +129,9 @@ def prompt_of(report: SlotReport) -> TensorSpec:
 def takes(report: SlotReport) -> frozenset[str]:
     """Return what a model surely answers: `completions` and `chat`, of which it takes nothing but their parameters."""
     names = {spec.name for spec in report.inputs}
-    texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name != "finish_reason"]
+    others = "finish_reason", "tool_calls"
+    texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name not in others]
+    texts = [spec for spec in texts if spec.name == "text"] or texts
     if len(texts) != 1 or texts[0].record_shape != ():
         return frozenset()
     known = DEFAULTS.keys() | NEUTRAL.keys() | {"messages", "system"}
