@@ -76,11 +76,6 @@ class Result(NDArrayOperatorsMixin):
         return f"the result has the outputs {', '.join(names)}; choose one, as in result[{names[0]!r}]"
 
     @property
-    def is_ranked(self) -> bool:
-        """True if the job has `postProcessing: topN(n)`."""
-        return self._ranked
-
-    @property
     def top_n(self) -> RankedClasses:
         """Class and value of the best classes, best first, of a job with `postProcessing: topN(n)`.
 

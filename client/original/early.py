@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from cluster_serving.client.result import Result
 from cluster_serving.protocol.original.image_stream import STREAM, nested_text
-from cluster_serving.protocol.results import RankedClasses, ranking_json, ranking_of, ranking_text
+from cluster_serving.protocol.results import RankedClasses, ranking_json, ranking_text
 
 _SPARK = re.compile(r"^spark:", re.MULTILINE)
 """Section that only files of 0.7 and 0.8 have."""
@@ -53,8 +55,12 @@ def find() -> Found | None:
 
 
 def text_of(result: Result, ranking: Callable[[RankedClasses], str]) -> str:
-    """Return the text that the servers of 0.7 and 0.8 stored as a result: a ranking, or nested lists of numbers."""
-    outputs = list(result.outputs.values())
-    if result.is_ranked:
-        return "".join(ranking(ranking_of(output)) for output in outputs)
-    return nested_text(outputs)
+    """Return the text that the servers of 0.7 and 0.8 stored as a result: a ranking, or nested lists of numbers.
+
+    Several outputs are a list of them. Those servers had no texts as outputs, which are JSON here.
+    """
+    with suppress(ValueError):
+        return ranking(result.top_n)
+    outputs = result.outputs.values()
+    texts = [nested_text(each) if each.dtype.kind in "biuf" else json.dumps(each.tolist()) for each in outputs]
+    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"

@@ -1,14 +1,12 @@
 """The protocol of the 0.7 and 0.8 clients, which a job named `image_stream` speaks.
 
-Stream entries have the fields `uri` and `image` (base64 of a JPEG). Results are hashes `result:<uri>` whose `value` is
-text: with the filter `topN` that of 0.8, `[[8,0.9][3,0.1]]`, with `top_n` that of 0.7, `{"8":"0.9","3":"0.1"}`, and
-without a filter nested lists of numbers.
+Stream entries have the fields `uri` and `image` (base64 of a JPEG). The `value` of a hash `result:<uri>` is text: with
+`topN` that of 0.8, `[[8,0.9][3,0.1]]`, with `top_n` that of 0.7, `{"8":"0.9","3":"0.1"}`, or else nested lists.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from cluster_serving.protocol.entry import IMAGE, Entry
 from cluster_serving.protocol.entry import parse_entry as parse_later_entry
@@ -43,16 +41,10 @@ def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes
         return fields
     if "topN" in fields:
         return {"value": fields["topN"]}
-    return {"value": nested_text(original_arrow.decode_result(fields["value"]))}
+    texts = [nested_text(output) for output in original_arrow.decode_result(fields["value"])]
+    return {"value": texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"}
 
 
-def nested_text(outputs: Sequence[Array]) -> str:
-    """Write an output as nested lists of numbers, several as a list of those; texts are JSON strings."""
-    texts = [_nested(output) for output in outputs]
-    return texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"
-
-
-def _nested(output: Array) -> str:
-    if output.dtype.kind not in "biuf":
-        return json.dumps(output.tolist())
-    return f"[{','.join(map(_nested, output))}]" if output.ndim else java_float(float(output))
+def nested_text(output: Array) -> str:
+    """Write an output of numbers as nested lists."""
+    return f"[{','.join(map(nested_text, output))}]" if output.ndim else java_float(float(output))
