@@ -43,6 +43,11 @@ from cluster_serving.client.original.values import (
     encode_png,
     failed,
 )
+<<<<<<< HEAD
+=======
+from cluster_serving.client.result import Result
+from cluster_serving.protocol.redis.connection import translated
+>>>>>>> doors
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.host.loopback import is_loopback
 from cluster_serving.protocol.inputs import Array, Image
@@ -99,11 +104,9 @@ class API:
     def __init__(
         self, host: str | None = None, port: int | str | None = None, name: str | None = None, **redis_options: Any
     ) -> None:
-        found = early.find()
+        found = self._early = early.find()
         self.name = name or (found.job if found else DEFAULT_JOB)
-        if host or port or redis_options:
-            found = None
-        elif found:
+        if found and not (host or port or redis_options):
             host, port = found.host, found.port
         self._missing = "{}" if found else MISSING
         self._results = queues.OutputQueue(host, port, self.name, **redis_options)
@@ -116,13 +119,13 @@ class OutputQueue(API):
     def query(self, uri: str, delete: bool = False) -> OriginalResult:
         """Return the result of a request: "[]" if it is missing, "NaN" if it failed, text for `enqueue_image`.
 
-        In a program of 0.7 or 0.8, a missing result is "{}".
+        In a program of 0.7 or 0.8, a missing result is "{}", and any other is text.
         """
         try:
             result = self._results.query(uri, delete)
         except ServingError as error:
             return failed(error)
-        return self._image_result(uri, delete) if result is None else as_original(result)
+        return self._image_result(uri, delete) if result is None else self._original(result)
 
     def query_and_delete(self, uri: str) -> OriginalResult:
         """Return the result of a request as `query` does, and delete the result."""
@@ -136,7 +139,7 @@ class OutputQueue(API):
         uris = [to_text(key).removeprefix(prefix) for key in keys]
         images = {uri: self._image_result(uri, delete=False) for uri in uris}
         results = {
-            uri: failed(result.error) if result.error else as_original(result)
+            uri: failed(result.error) if result.error else self._original(result)
             for uri, result in self._results.dequeue().items()
         }
         # Other programs may have hashes of such names.
@@ -146,6 +149,9 @@ class OutputQueue(API):
             for batch in batched(map(to_bytes, map(image_result_key, images)), SCAN_COUNT):
                 self.db.delete(*batch)
         return results | images
+
+    def _original(self, result: Result) -> OriginalResult:
+        return early.text_of(result, self._early.ranking) if self._early else as_original(result)
 
     def _image_result(self, uri: str, delete: bool) -> str:
         key = to_bytes(image_result_key(uri))

@@ -4,7 +4,7 @@ import logging
 import re
 
 from cluster_serving.frontend.caller import request_id, trace_id
-from cluster_serving.frontend.errors import NotSupported
+from cluster_serving.frontend.errors import HttpVersionNotSupported, NotSupported
 from cluster_serving.protocol.errors import InferenceFailed, ServingError
 from cluster_serving.protocol.log_limit import LogLimit
 
@@ -17,7 +17,7 @@ _limit = LogLimit()
 
 def note(error: ServingError) -> None:
     """Log the error of an answer, unless it is the mistake of the client, or its reason has had its lines."""
-    if error.http_status < 500 or isinstance(error, NotSupported):
+    if error.http_status < 500 or isinstance(error, NotSupported | HttpVersionNotSupported):
         return
     message = " ".join(error.message[:_LONGEST].split())
     # Numbers differ from request to request, as of milliseconds waited.

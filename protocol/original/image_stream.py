@@ -1,8 +1,7 @@
 """The protocol of the 0.7 and 0.8 clients, which a job named `image_stream` speaks.
 
-Stream entries have the fields `uri` and `image` (base64 of a JPEG). Results are hashes `result:<uri>` whose `value` is
-text: with the filter `topN` that of 0.8, `[[8,0.9][3,0.1]]`, with `top_n` that of 0.7, `{"8":"0.9","3":"0.1"}`, and
-without a filter nested lists of numbers.
+Stream entries have the fields `uri` and `image` (base64 of a JPEG). The `value` of a hash `result:<uri>` is text: with
+`topN` that of 0.8, `[[8,0.9][3,0.1]]`, with `top_n` that of 0.7, `{"8":"0.9","3":"0.1"}`, or else nested lists.
 """
 
 from __future__ import annotations
@@ -42,9 +41,10 @@ def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes
         return fields
     if "topN" in fields:
         return {"value": fields["topN"]}
-    texts = [_nested(output) for output in original_arrow.decode_result(fields["value"])]
+    texts = [nested_text(output) for output in original_arrow.decode_result(fields["value"])]
     return {"value": texts[0] if len(texts) == 1 else f"[{','.join(texts)}]"}
 
 
-def _nested(output: Array) -> str:
-    return f"[{','.join(map(_nested, output))}]" if output.ndim else java_float(float(output))
+def nested_text(output: Array) -> str:
+    """Write an output of numbers as nested lists."""
+    return f"[{','.join(map(nested_text, output))}]" if output.ndim else java_float(float(output))

@@ -16,6 +16,8 @@ from cluster_serving.client.original import values
 from cluster_serving.client.original.values import encode_png
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.results import encode_ranked
+from tests.support.fixtures.echo import Consumer, echoed
 
 GUIDE = """
 from {package}.serving.client import InputQueue
@@ -115,6 +117,43 @@ def test_a_missing_result_is_an_empty_object_to_programs_of_0_7_and_0_8(tmp_path
     results = original.OutputQueue()
     assert results.query("missing") == "{}"
     assert results.dequeue() == {}
+
+
+EARLY = """
+from zoo.serving.client import InputQueue, OutputQueue
+import json, sys
+import numpy as np
+
+InputQueue().enqueue("one", t=np.array([0.25, 3.0]))
+output_api = OutputQueue()
+while (result := output_api.query("one")) == "{}":
+    pass
+print(json.dumps([result, json.loads(result), output_api.dequeue()["one"]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("data", "ranks", "text"),
+    [
+        ("  filter:\n", True, "[[8,0.9]]"),
+        ("", True, '{"8":"0.9"}'),
+        ("  filter: none\n", False, "[0.25,3.0]"),
+    ],
+)
+def test_a_result_of_enqueue_is_the_text_of_the_guide_beside_a_file_of_0_7_or_0_8(
+    redis_server, job, tmp_path, data, ranks, text
+):
+    """The guide between 0.8 and 0.9 has `enqueue`, and reads the result with `json.loads`."""
+    config = f"data:\n  src: 127.0.0.1:{redis_server.port}\n{data}model:\n  name: {job}\nspark:\n"
+    (tmp_path / "config.yaml").write_text(config)
+
+    def answer(entry):
+        return encode_ranked(entry.native, ["p"], [[(8, 0.9)]]) if ranks else echoed(entry)
+
+    with Consumer(f"redis://127.0.0.1:{redis_server.port}", job, answer):
+        done = run(tmp_path, EARLY)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [text, json.loads(text), text]
 
 
 def test_a_program_that_does_not_exist_is_named(tmp_path):

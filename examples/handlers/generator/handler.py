@@ -22,8 +22,8 @@ class Handler:
         known = [self.characters.index(one) for one in request["prompt"] if one in self.characters]
         if not known:
             raise InvalidInput("the prompt has none of the characters that the model knows")
-        if request["max_tokens"] < 1:
-            raise InvalidInput(f"max_tokens is {request['max_tokens']}; expected 1 or more")
+        if request["max_tokens"] < 0:
+            raise InvalidInput(f"max_tokens is {request['max_tokens']}; expected 0 or more")
         # A list, unlike an array, may have another length than those of its batch.
         return {"prompt": known, "most": request["max_tokens"], "temperature": request["temperature"]}
 

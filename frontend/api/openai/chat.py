@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai import completions
-from cluster_serving.frontend.api.openai.parameters import check_ranges, check_type
+from cluster_serving.frontend.api.openai.parameters import CHAT_DEFAULTS, check_ranges, check_type
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import SlotReport
 
@@ -49,7 +49,8 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     if _SYSTEM in specs:
         content[_SYSTEM] = _text_of(messages, _SYSTEM)
     content["prompt"] = json.dumps(given) if takes_all else _turn(messages)
-    return completions.to_request(content, most, report, specs[_MESSAGES] if takes_all else None)
+    prompt = specs[_MESSAGES] if takes_all else None
+    return completions.to_request(content, most, report, prompt, CHAT_DEFAULTS)
 
 
 def choice(index: int, said: completions.Said, reason: str | None) -> dict[str, Any]:

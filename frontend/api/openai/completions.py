@@ -59,7 +59,11 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
 
 
 def to_request(
-    content: Mapping[str, Any], most: int, report: SlotReport, prompt: TensorSpec | None = None
+    content: Mapping[str, Any],
+    most: int,
+    report: SlotReport,
+    prompt: TensorSpec | None = None,
+    defaults: Mapping[str, Any] = DEFAULTS,
 ) -> CompletionRequest:
     """Return the request with a content, for a model that is known, and whose `prompt` may be; see `read`."""
     model = model_of(content)
@@ -78,7 +82,7 @@ def to_request(
             continue
         value = content.get(name)
         if value is None:
-            value = _default(name, spec)
+            value = _default(name, spec, defaults)
         if value is None:
             raise InvalidInput(f"{name!r} is missing; the model expects {spec}")
         shared[name] = _value(name, value, spec)
@@ -110,11 +114,12 @@ def model_of(content: Mapping[str, Any]) -> str:
 
 def prompt_of(report: SlotReport) -> TensorSpec:
     """Return the input of a model that takes the text of a request."""
-    texts = [
-        spec for spec in report.inputs if spec.dtype == "str" and spec.name not in DEFAULTS.keys() | NEUTRAL.keys()
-    ]
+    others = DEFAULTS.keys() | NEUTRAL.keys() | {"messages"}
+    texts = [spec for spec in report.inputs if spec.dtype == "str" and spec.name not in others]
     named = [spec for spec in texts if spec.name in ("prompt", "text", "input")]
     found = named or texts
+    if not found and any(spec.name == "messages" for spec in report.inputs):
+        raise InvalidInput("the model takes the input 'messages'; POST its messages to /v1/chat/completions")
     if len(found) != 1:
         takes = ", ".join(map(str, report.inputs)) or "inputs that it does not declare"
         raise InvalidInput(f"the model takes {takes}; expected one text, such as the input 'prompt'")
@@ -124,7 +129,9 @@ def prompt_of(report: SlotReport) -> TensorSpec:
 def takes(report: SlotReport) -> frozenset[str]:
     """Return what a model surely answers: `completions` and `chat`, of which it takes nothing but their parameters."""
     names = {spec.name for spec in report.inputs}
-    texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name != "finish_reason"]
+    others = "finish_reason", "tool_calls"
+    texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name not in others]
+    texts = [spec for spec in texts if spec.name == "text"] or texts
     if len(texts) != 1 or texts[0].record_shape != ():
         return frozenset()
     known = DEFAULTS.keys() | NEUTRAL.keys() | {"messages", "system"}
@@ -206,10 +213,10 @@ def piece(index: int, said: Said, reason: str | None, is_first: bool) -> dict[st
     return choice(index, said, reason)
 
 
-def _default(name: str, spec: TensorSpec) -> Any:
+def _default(name: str, spec: TensorSpec, defaults: Mapping[str, Any]) -> Any:
     """Return the value of an input that the client does not send; None if the client has to send it."""
     if name not in NEUTRAL:
-        return DEFAULTS.get(name)
+        return defaults.get(name)
     if spec.dtype == "str":
         return ""
     first = NEUTRAL[name][0]

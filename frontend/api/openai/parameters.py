@@ -28,6 +28,9 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """Parameters of OpenAI's API that a model may take as inputs of these names, and their values if they are not sent."""
 
+CHAT_DEFAULTS: Mapping[str, Any] = {**DEFAULTS, "max_tokens": 2**31 - 1}
+"""Defaults of a chat, whose answer has no limit; the number fits any input of 32 bits."""
+
 NEUTRAL: Mapping[str, Sequence[Any]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),

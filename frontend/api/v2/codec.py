@@ -11,7 +11,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.columns import Outcomes
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES
+from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
 
 
@@ -34,10 +34,10 @@ class V2Codec(Codec[RecordsRequest, InferResponse]):
         return RecordsRequest(batch.records, batch.keeps_batch, request)
 
     def options(self, call: Call, model: PublishedModel, asked: RecordsRequest) -> tuple[float | None, str]:
-        """Check the outputs that a request wants; return its parameters `timeout` and `priority`."""
+        """Check the outputs that a request wants; return the seconds for which its client waits, and its priority."""
         request = asked.request
         _check_outputs(request.outputs, model)
-        return _seconds(request.parameters, call.timeout), _priority(request.parameters)
+        return _seconds(request.parameters, call.timeout), _priority(request.parameters, call.priority)
 
     def merging_cost(self, outcomes: Outcomes) -> int:
         """Return the cost of merging: nearly that of writing JSON."""
@@ -66,12 +66,12 @@ def _seconds(parameters: Mapping[str, Any], timeout: float | None) -> float | No
     return asked / 1e6 if timeout is None else min(timeout, asked / 1e6)
 
 
-def _priority(parameters: Mapping[str, Any]) -> str:
-    """Return the priority in the queue of the job. As in Triton, 1 is the highest, and 0 the default."""
+def _priority(parameters: Mapping[str, Any], priority: str) -> str:
+    """Return the priority in the queue of the job. As in Triton, 1 is the highest, and 0 the default: the call's."""
     asked = 0 if parameters.get("priority") is None else parameters["priority"]
     if type(asked) is not int or asked < 0:
         raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
-    return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else NORMAL
+    return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else priority
 
 
 def _check_outputs(outputs: Sequence[RequestedOutput], model: PublishedModel) -> None:

@@ -24,6 +24,7 @@ LOOSE = [
     ("/predict", {"instances": [[1]]}, {"x-priority": "HIGH"}, "the header X-Priority is 'HIGH'"),
     ("/predict", {"instances": [[1]]}, [("x-priority", "low")] * 2, "the header X-Priority is 'low, low'"),
     ("/predict", {"instances": [[1]]}, [("x-timeout-ms", "9")] * 2, "the header X-Timeout-Ms is '9, 9'"),
+    (V2, {"inputs": [TENSOR]}, {"x-priority": "HIGH"}, "the header X-Priority is 'HIGH'"),
     (V2, {"inputs": [TENSOR]}, [(HEADER_LENGTH, "0")] * 2, "Inference-Header-Content-Length is '0, 0'"),
     ("/predict", {"instances": [[1]]}, {"x-timeout-ms": "1_000"}, "the header X-Timeout-Ms is '1_000'"),
     (V2, {"inputs": [{**TENSOR, "shape": ""}]}, {}, "input 'x' has shape ''; expected a list"),

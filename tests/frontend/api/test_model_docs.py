@@ -18,11 +18,12 @@ CHAT = """
 
     class Handler:
         inputs = {"messages": "str", "max_tokens": "int64", "temperature": "float32"}
-        outputs = {"text": "str", "finish_reason": "str"}
+        outputs = {"text": "str", "finish_reason": "str", "tool_calls": "str", "thought": "str"}
 
         def predict(self, batch):
             (last,) = [json.loads(messages)[-1] for messages in batch["messages"]]
-            yield [{"text": f"{last['role']}: {last['content']}", "finish_reason": "stop"}]
+            others = {"finish_reason": "stop", "tool_calls": "", "thought": "none"}
+            yield [{"text": f"{last['role']}: {last['content']}", **others}]
     """
 
 MODELS = {

@@ -10,7 +10,7 @@ import numpy as np
 import openai
 import pytest
 
-from cluster_serving.frontend.api.openai import completions
+from cluster_serving.frontend.api.openai import chat, completions
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP
 from cluster_serving.protocol.results import encode_result
@@ -199,6 +199,10 @@ def test_a_model_may_take_all_messages_or_that_of_the_system(redis_server, job, 
     with generating(redis_server.port, job, tmp_path, code):
         given = messages if code is TALKER else [messages[0], messages[-1]]
         assert ask.chat.completions.create(model=job, messages=given).choices[0].message.content == answer
+        if code is TALKER:
+            for create in (partial(ask.completions.create, prompt="a"), partial(ask.embeddings.create, input="a")):
+                with pytest.raises(openai.BadRequestError, match="POST its messages to /v1/chat/completions"):
+                    create(model=job)
 
 
 def test_several_prompts_are_several_choices(redis_server, job, ask, tmp_path):
@@ -264,6 +268,22 @@ def test_a_truth_value_of_the_api_may_be_an_input(dtype, absent, sent):
         return decode(record.data)[1]["parallel_tool_calls"].item()
 
     assert (given(), given(parallel_tool_calls=False)) == (absent, sent)
+
+
+@pytest.mark.parametrize(
+    ("read", "sent", "most"),
+    [
+        (completions.read, {"prompt": "a"}, 16),
+        (chat.read, {"messages": [said("user", "a")]}, 2**31 - 1),
+        (chat.read, {"messages": [said("user", "a")], "max_tokens": None}, 2**31 - 1),
+        (chat.read, {"messages": [said("user", "a")], "max_completion_tokens": 0}, 0),
+    ],
+)
+def test_only_a_completion_is_limited_by_default(read, sent, most):
+    specs = TensorSpec("prompt", "str", (None,)), TensorSpec("max_tokens", "int32", (None,))
+    report = SlotReport(submission="", state="ready", engine="", inputs=specs, outputs=())
+    (record,) = read(json.dumps(sent).encode(), 9, {"": report}).records
+    assert decode(record.data)[1]["max_tokens"].item() == most
 
 
 @pytest.mark.parametrize(

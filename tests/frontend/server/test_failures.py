@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend import caller
-from cluster_serving.frontend.errors import NotSupported
+from cluster_serving.frontend.errors import HttpVersionNotSupported, NotSupported
 from cluster_serving.frontend.proto import original
 from cluster_serving.frontend.server import failures
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ResultTimeout, ServingError
@@ -27,6 +27,7 @@ def test_each_failure_is_logged_within_the_limit_of_its_reason_whatever_its_numb
         failures.note(ResultTimeout(f"no result within {milliseconds} ms"))
     failures.note(InvalidInput("the mistake of a client"))
     failures.note(NotSupported("a call that there is not"))
+    failures.note(HttpVersionNotSupported("a version that there is not"))
     failures.note(ServingError("two\nlines"))
     assert caplog.messages == [
         "RESULT_TIMEOUT (504): no result within 100 ms",

@@ -232,6 +232,12 @@ def test_priorities_are_those_of_the_job(serve, report, job, db):
             # Withdrawn, the request leaves its stream empty.
             assert [name for name in JobKeys(job).streams if db.exists(name)] == [stream]
             db.delete(stream)
+        # The parameter of the body goes before the header.
+        for priority, stream in {0: f"{job}:low", 1: f"{job}:high"}.items():
+            with pytest.raises(InferenceServerException, match="no result"):
+                client.infer(job, [x], priority=priority, timeout=100_000, headers={"X-Priority": "low"})
+            assert [name for name in JobKeys(job).streams if db.exists(name)] == [stream]
+            db.delete(stream)
 
 
 def test_the_timeout_of_a_request_counts(serve, report, job):
