@@ -43,11 +43,7 @@ from cluster_serving.client.original.values import (
     encode_png,
     failed,
 )
-<<<<<<< HEAD
-=======
 from cluster_serving.client.result import Result
-from cluster_serving.protocol.redis.connection import translated
->>>>>>> doors
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.host.loopback import is_loopback
 from cluster_serving.protocol.inputs import Array, Image
