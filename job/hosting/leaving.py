@@ -6,7 +6,7 @@ import socket
 import threading
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import suppress
 from weakref import WeakValueDictionary
 
@@ -42,14 +42,18 @@ class Left:
         with suppress(BlockingIOError):
             self._waker.send(b"1")
 
-    def take(self) -> tuple[str, Sequence[Entry]] | None:
-        """Take some requests, and the name of their model; None for none."""
-        try:
-            return self._entries.popleft()
-        except IndexError:
-            with suppress(BlockingIOError):
-                self.socket.recv(1024)
-            return None
+    def take(self, names: Container[str]) -> tuple[str, Sequence[Entry]] | None:
+        """Take some requests for one of these models, and its name; None for none."""
+        for _ in range(len(self._entries)):
+            with suppress(IndexError):
+                found = self._entries.popleft()
+                if found[0] in names:
+                    return found
+                # A slot that serves the model takes them.
+                self._entries.append(found)
+        with suppress(BlockingIOError):
+            self.socket.recv(1024)
+        return None
 
 
 _lefts: WeakValueDictionary[str, Left] = WeakValueDictionary()

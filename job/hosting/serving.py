@@ -310,12 +310,11 @@ class Serving:
     def _collect(self) -> None:
         """Take what the waiting reads have found, and let a read wait for each model that is not in a turn."""
         self._end_reads()
-        while self._left is not None and (left := self._left.take()):
+        while self._left is not None and (left := self._left.take(self._models.queues)):
             name, entries = left
-            if name in self._models.queues:
-                self._queue(name).hold(entries)
-                self._used_at[name] = time.monotonic()
-                self._turns.add(name)
+            self._queue(name).hold(entries)
+            self._used_at[name] = time.monotonic()
+            self._turns.add(name)
         now = time.monotonic()
         used = {name for name, at in self._used_at.items() if now - at < _LATELY_S}
         if not self._others.waits and (others := [name for name in self._models.queues if name not in used]):
