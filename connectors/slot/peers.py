@@ -50,7 +50,7 @@ class Peers:
 
     Args:
         client: Connection to the job's Redis.
-        streams: Streams of the job.
+        streams: Streams of the job; in the first one, the slots give their signs of life.
         consumer: Consumer of this slot.
         prefix: What the consumers of all slots of the generation begin with.
         clock: Monotonic clock, in seconds.
@@ -76,26 +76,23 @@ class Peers:
         self._idle: dict[str, float] = {}
         self._silent: set[str] = set()
 
-    def take_over(self) -> bool:
-        """Look at the others if it is time, and claim some requests of those that are dead; return True for any."""
+    def take_over(self) -> set[str]:
+        """Look at the others if it is time, and claim some requests of those that are dead; return their streams."""
         now = self._clock()
         late = 0.0 if self._due is None else now - self._due
         if late < 0:
-            return False
+            return set()
         self._look(late, now)
         limit = self._limit.seconds
         pending = self._pending_of([name for name, idle in self._idle.items() if idle >= limit])
         earlier = self._silent if late < _LOOK_S + HEARTBEAT_S else set()
         self._silent = {name for name, _ in pending}
-        claimed = [
-            entry
-            for (name, stream), found in pending.items()
-            if name in earlier
-            for entry in self._claim(stream, name, found)
-        ]
+        claimed = {
+            stream for (name, stream), found in pending.items() if name in earlier and self._claim(stream, name, found)
+        }
         # Several slots share what a dead one has left. Where slots are many, the looks of all come often enough.
         self._due = now + (0 if claimed else _LOOK_AGAIN_S if pending else _LOOK_S * max(1, len(self._idle) / _FEW))
-        return bool(claimed)
+        return claimed
 
     def _look(self, late: float, now: float) -> None:
         """Note how long each of the others has been silent, and how late this slot and those that came back were."""

@@ -39,7 +39,7 @@ _LONGEST_WAIT = 5.0
 _BATCH_BYTES = 4 << 20
 # Slots share the waiting requests if the model takes longer than this for each: one slot that takes all would leave
 # others idle. With a faster model, one large batch costs less than several small ones.
-_SHARED_SECONDS = 0.001
+SHARED_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ class Reading:
             if surplus := self.flow.surplus.take(self._read_size):
                 return surplus
         room = self.flow.capacity(timeout, self._ahead)
-        if room and self._parallelism > 1 and self.flow.seconds_per_request > _SHARED_SECONDS:
+        if room and self._parallelism > 1 and self.flow.seconds_per_request > SHARED_SECONDS:
             room = min(room, self._share(timeout))
         if not room:
             self._reader.heartbeat()

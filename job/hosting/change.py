@@ -18,6 +18,8 @@ class Change:
         model: What answers its requests from now on; None if nothing does.
         report: Description of the model from now on; None if it has gone.
         earlier: The model that was served before; None before the change, or if none was.
+        leaves: The slot leaves the requests of the model to other slots.
+        is_planned: The thread that serves knows of the change.
         made: Set when the change is made.
     """
 
@@ -25,4 +27,6 @@ class Change:
     model: HostedModel | AbsentModel | None
     report: SlotReport | None
     earlier: HostedModel | None = None
+    leaves: bool = False
+    is_planned: bool = False
     made: threading.Event = field(default_factory=threading.Event)

@@ -23,8 +23,10 @@ from cluster_serving.connectors.flink.runtime import (
 from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.answering import Answering
+from cluster_serving.connectors.slot.peers import HEARTBEAT_S
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeAnswerStage, MakeStage
+from cluster_serving.job.hosting.beats import Beats
 from cluster_serving.job.hosting.changes import Changes
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
@@ -34,6 +36,7 @@ from cluster_serving.job.options import JobOptions, RedisOptions
 from cluster_serving.job.request import GatheredBatch
 
 _LOOK_S, _LOOKS = 0.2, 25
+_BUSY_LOOK_S = 0.05
 
 
 def _table(options: JobOptions, context: RuntimeContext) -> Table:
@@ -56,17 +59,31 @@ class TurnSource(SelfClosing, FlatMapFunction):
         self._turn = Turn.of(self._options.redis.name, index)
         self._turn.is_due.set()
         self._is_cancelled = cancellation()
+        self._table = _table(self._options, runtime_context)
+        self._beats: Beats | None = None
+        if self._options.model_parallelism > 1:
+            self._beats = Beats(self._options, index)
+            self.close_with(self._beats.close)
 
     def flat_map(self, value: int) -> Iterator[bytes]:
         """Wait for a bounded time until the next turn is due; `value` is the number of the tick and is not used."""
         for _ in range(_LOOKS):
             self._shared.ticks.note()
-            if self._turn.is_due.wait(_LOOK_S):
+            if self._turn.is_due.wait(self._beat()):
                 self._turn.is_due.clear()
                 yield self._record
                 return
             if self._is_cancelled():
                 return
+
+    def _beat(self) -> float:
+        """Give a sign of life to other slots, and what a long batch holds up; return the seconds until the next one."""
+        models, serving = self._table.models, self._table.serving
+        if not (self._beats and models and serving):
+            return _LOOK_S
+        self._beats.give([*models.queues], serving.is_idle)
+        serving.leave()
+        return HEARTBEAT_S if serving.is_idle else _BUSY_LOOK_S
 
 
 class HostingWindow(SelfClosing, KeyedProcessFunction):

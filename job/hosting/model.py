@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import redis
+from redis.exceptions import RedisError
 
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.metrics import Metrics
@@ -20,6 +23,8 @@ from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import GatheredBatch
 from cluster_serving.protocol.errors import InferenceTimeout, ServingError
+from cluster_serving.protocol.hosting.orders import HANGS
+from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
 _MOST_TIMEOUTS = 2
@@ -44,6 +49,8 @@ class HostedModel:
         self, options: JobOptions, index: int, client: redis.Redis, metrics: Metrics, secret: tuple[str, str]
     ) -> None:
         self.options = options
+        # redis-py types its commands as if they might be awaitable.
+        self._client: Any = client
         # Counts live for as long as one of the parts of a slot holds them.
         self.shared = SharedSlot.of(options.redis.name, index)
         self._watch = Watch(self.shared.counts)
@@ -51,12 +58,18 @@ class HostedModel:
         self._predictor.send_pieces(PieceWriter(client, options.redis))
         self._computing = Computing(options, self._predictor, client, metrics)
         self._reported = self._predictor.learned
-        self._timed_out = 0
+        self._timed_out = self._hung = 0
 
-    @property
     def hangs(self) -> bool:
-        """True if calls have not returned in time, twice: further ones would end the process of all models."""
-        return self._timed_out >= _MOST_TIMEOUTS
+        """Return True if calls have not returned in time, twice: further ones would end the process of all models."""
+        if self._timed_out:
+            self._hung += self._timed_out
+            # Those of all slots count.
+            with suppress(RedisError):
+                known = self._client.hincrby(JobKeys(self.options.redis.job).record, HANGS, self._timed_out)
+                self._hung = max(self._hung, known)
+            self._timed_out = 0
+        return self._hung >= _MOST_TIMEOUTS
 
     def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Compute and answer a batch; see `Computing.answer`."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
+from typing import Any
 
 import redis
+from redis.exceptions import RedisError
 
 from cluster_serving.connectors.slot import permissions
 from cluster_serving.connectors.slot.limits import publish_limits
@@ -26,10 +29,10 @@ from cluster_serving.job.slot_model import load_error, process_gauges
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
 from cluster_serving.protocol.host import memory
 from cluster_serving.protocol.hosting.models import HOST
-from cluster_serving.protocol.hosting.orders import KEPT_OUT
+from cluster_serving.protocol.hosting.orders import CHANGED, KEPT_OUT
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOADED
-from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.slots import SlotReport, read_reports
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +58,9 @@ class HostedModels:
         options_of: Options of each model, by name.
         kept: Fields of the record of each model that was changed, by name: a slot that starts again needs them.
         unfinished: Changes by the thread that serves, which `Changes` writes to Redis.
+        left: Models that this slot could not load, and others may have: it leaves their requests to those.
+        index: Index of the slot.
+        has_others: True if the job has several slots.
 
     Raises:
         ModelError: If none can be loaded; that has been reported.
@@ -72,6 +78,9 @@ class HostedModels:
         self.options_of: dict[str, HostedOptions] = {}
         self.kept: dict[str, dict[str, str]] = {}
         self.unfinished: deque[Change] = deque()
+        self.left: dict[str, AbsentModel] = {}
+        self.index = shared.index
+        self.has_others = options.model_parallelism > 1
         self._due: deque[Change] = deque()
         with ExitStack() as opened:
             self.client: redis.Redis = opened.enter_context(connect(options.redis))
@@ -107,7 +116,10 @@ class HostedModels:
         change.earlier = self.served.pop(name, None)
         if isinstance(change.model, HostedModel):
             self.served[name] = change.model
-        if change.model is None:
+        self.left.pop(name, None)
+        if change.leaves and isinstance(change.model, AbsentModel):
+            self.left[name] = change.model
+        if change.model is None or change.leaves:
             self.queues.pop(name, None)
         else:
             self.queues[name] = change.model
@@ -123,12 +135,11 @@ class HostedModels:
         """Report what requests have told of a model, and put it aside if it hangs."""
         model = self.queues[name]
         changed = model.check()
-        if isinstance(model, HostedModel) and model.hangs and all(change.name != name for change in self._due):
+        if isinstance(model, HostedModel) and model.hangs() and all(change.name != name for change in self._due):
             self._put_aside(name, f"it is put aside: its calls have not returned within {_limit(model)}, twice")
         elif changed:
             self.reports[name] = self.served[name].report()
-            write_hash(self.client, self._keys.models, {name: self.reports[name].to_json()})
-            self._tell_clients(name)
+            self._tell([name])
 
     def publish(self) -> None:
         """Write the descriptions of the models, and their limits, which clients read.
@@ -136,26 +147,51 @@ class HostedModels:
         Raises:
             redis.RedisError: If Redis cannot be used.
         """
-        described = {name: report.to_json() for name, report in self.reports.items()}
-        write_hash(self.client, self._keys.models, described, replace=True)
         for one in self.queues.values():
             publish_limits(self.client, one.options.redis)
-        for name in self.reports.keys() & self.queues.keys():
-            self._tell_clients(name)
+        self._tell([*self.reports])
+        changed = max((kept.get(CHANGED, "") for kept in self.kept.values()), default="")
+        if changed and self.has_others:
+            write_hash(self.client, self._keys.record, {CHANGED: changed})
 
     def describe(self, name: str) -> None:
         """Write what has become of one model by a change; see `publish`."""
         while (report := self.reports.get(name)) is not None:
-            write_hash(self.client, self._keys.models, {name: report.to_json()})
             if (one := self.queues.get(name)) is not None:
                 publish_limits(self.client, one.options.redis)
-                self._tell_clients(name)
+            self._tell([name])
             # Requests may have told something meanwhile.
             if report is self.reports.get(name):
                 break
         else:
             self.client.hdel(self._keys.models, name)
         self._reporter.ready(self._summary())
+
+    def is_described(self) -> bool:
+        """Return True if Redis has the descriptions of this slot.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used.
+        """
+        # They are lost together.
+        name = next(iter(self.reports.keys() & self.queues.keys()), None)
+        own = name is None or self.client.hget(JobKeys(name).slots(), str(self.index))
+        return bool(own and self.client.exists(self._keys.models))
+
+    def settled(self) -> list[Change]:
+        """Return the changes to models that no slot could load: each slot answers their requests with the reason."""
+        found = []
+        for name, absent in self.left.items():
+            told: Any = self.client.hgetall(JobKeys(name).slots())
+            failed = [report.index for report in read_reports(told) if report.state == "failed"]
+            if len(failed) >= self._options.model_parallelism:
+                found.append(Change(name, absent, self.reports[name]))
+        return found
+
+    def given_up(self, change: Change) -> dict[str, str]:
+        """Return the fields of the record of a model that no slot could load: one that starts again does not try it."""
+        reason = change.report and change.report.error
+        return {KEPT_OUT: reason or "", CHANGED: repr(time.time())}
 
     def load(self, one: HostedOptions) -> HostedModel:
         """Load a model.
@@ -169,8 +205,20 @@ class HostedModels:
         own = self._options.of_hosted(one)
         return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret)
 
-    def failed(self, one: HostedOptions, error: Exception) -> Change:
-        """Return the change to a model that cannot be loaded, and tell of it."""
+    def begin(self, one: HostedOptions, kept: Mapping[str, str]) -> Change:
+        """Return the change to a model as its record says, which is loaded if it can be."""
+        if kept[KEPT_OUT] == UNLOADED:
+            return self.unloaded(one)
+        if reason := kept[KEPT_OUT]:
+            return self.failed(one, ModelError(reason))
+        try:
+            model = self.load(one)
+        except Exception as error:
+            return self.failed(one, error, leaves=self.has_others)
+        return Change(one.name, model, model.report())
+
+    def failed(self, one: HostedOptions, error: Exception, leaves: bool = False) -> Change:
+        """Return the change to a model that cannot be loaded, and tell of it; see `Change.leaves`."""
         known, own = load_error(error), self._options.of_hosted(one)
         message, redis = own.model.as_configured(str(known)), own.redis
         log.warning("model %s of job %s is not served: %s", one.name, self._options.redis.job, message)
@@ -187,7 +235,7 @@ class HostedModels:
         # Streams that Redis refuses cannot be read: a read of all would fail.
         refused = isinstance(error, RedisUnavailable)
         told = f"model {one.name!r} cannot be loaded: {message}"
-        return Change(one.name, None if refused else self._absent(one, told), report)
+        return Change(one.name, None if refused else self._absent(one, told), report, leaves=leaves)
 
     def unloaded(self, one: HostedOptions, has_gone: bool = False) -> Change:
         """Return the change to a model that somebody has unloaded, or whose subfolder has gone."""
@@ -210,14 +258,22 @@ class HostedModels:
     def _put_aside(self, name: str, reason: str) -> None:
         one = self.options_of[name]
         change = self.failed(one, ModelError(reason))
-        self.kept[name] = {**self.kept.get(name, {}), KEPT_OUT: reason}
+        self.kept[name] = {**self.kept.get(name, {}), KEPT_OUT: reason, CHANGED: repr(time.time())}
         self.plan(change)
         self.unfinished.append(change)
 
-    def _tell_clients(self, name: str) -> None:
-        # Clients know of no other job than the one that they name: they look for a report of its slots.
-        write_hash(self.client, JobKeys(name).slots(), {"0": self.reports[name].to_json()}, replace=True)
-        write_hash(self.client, JobKeys(name).record, {HOST: self._options.redis.job, **self.kept.get(name, {})})
+    def _tell(self, names: Sequence[str]) -> None:
+        """Write the descriptions of models where the commands look, and where clients do."""
+        # One that another slot may have loaded is described by that slot.
+        described = {name: self.reports[name].to_json() for name in names if name not in self.left}
+        if described:
+            write_hash(self.client, self._keys.models, described)
+        # Redis refuses the keys of the others.
+        for name in [name for name in names if name in self.queues or name in self.left]:
+            # Clients know of no other job than the one that they name: they look for a report of its slots.
+            report = {str(self.index): self.reports[name].to_json()}
+            write_hash(self.client, JobKeys(name).slots(), report)
+            write_hash(self.client, JobKeys(name).record, {HOST: self._options.redis.job, **self.kept.get(name, {})})
 
     def _load(self, first_attempt: bool) -> None:
         options = self._options
@@ -228,31 +284,30 @@ class HostedModels:
             self._reporter.secret = wait_for_secret(self.client, options.redis.job, timeout)
         began, before = time.monotonic(), memory.resident()
         self.kept = now.read(self.client, options)
+        if self.has_others and not first_attempt:
+            loading = SlotReport("", "loading").to_json()
+            with suppress(RedisError):
+                for name in self.kept:
+                    write_hash(self.client, JobKeys(name).slots(), {str(self.index): loading})
         for name, kept in self.kept.items():
             one = self.options_of[name] = now.options_of(options, name, kept)
-            self._begin(one, kept)
+            if cause := "" if kept[KEPT_OUT] else deaths.cause(self.client, name):
+                kept.update({KEPT_OUT: cause, CHANGED: repr(time.time())})
+            self._at_once(self.begin(one, kept))
         self._name_all()
         self.publish()
+        for change in self.settled():
+            self.kept[change.name].update(self.given_up(change))
+            self._at_once(change)
+            self._tell([change.name])
         was_changed = any(any(fields.values()) for fields in self.kept.values())
         if not (self.served or was_changed):
             told = "; ".join(f"{name}: {report.error}" for name, report in [*self.reports.items()][:_MOST_TOLD])
             raise ModelError(f"none of the models of {options.model.path} can be loaded; {told}")
         self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
 
-    def _begin(self, one: HostedOptions, kept: dict[str, str]) -> None:
-        """Load a model when the slot starts."""
-        try:
-            if not kept.get(KEPT_OUT) and (cause := deaths.cause(self.client, one.name)):
-                kept[KEPT_OUT] = cause
-            if kept.get(KEPT_OUT) == UNLOADED:
-                change = self.unloaded(one)
-            elif reason := kept.get(KEPT_OUT):
-                change = self.failed(one, ModelError(reason))
-            else:
-                model = self.load(one)
-                change = Change(one.name, model, model.report())
-        except Exception as error:
-            change = self.failed(one, error)
+    def _at_once(self, change: Change) -> None:
+        """Make a change while nothing serves yet."""
         self.plan(change)
         self.apply(change)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cluster_serving.job.options import HostedOptions, JobOptions
-from cluster_serving.protocol.hosting.orders import KEPT_OUT, OPTIONS
+from cluster_serving.protocol.hosting.orders import CHANGED, KEPT_OUT, OPTIONS
 from cluster_serving.protocol.keys import JobKeys, as_text
 
 
@@ -21,9 +21,10 @@ def read(client: Any, options: JobOptions) -> dict[str, dict[str, str]]:
     names = [as_text(name) for name in client.hgetall(JobKeys(options.redis.job).models)] or started
     found: dict[str, dict[str, str]] = {}
     for name in sorted(names):
-        text, kept_out = (as_text(each or b"") for each in client.hmget(JobKeys(name).record, OPTIONS, KEPT_OUT))
-        if text or name in started:
-            found[name] = {OPTIONS: text, KEPT_OUT: kept_out}
+        fields = OPTIONS, KEPT_OUT, CHANGED
+        known = [as_text(each or b"") for each in client.hmget(JobKeys(name).record, *fields)]
+        if known[0] or name in started:
+            found[name] = dict(zip(fields, known, strict=True))
     return found
 
 

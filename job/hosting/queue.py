@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from cluster_serving.connectors.slot.deadlines import Deadlines
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.connectors.slot.generation import GenerationView
 from cluster_serving.connectors.slot.metrics import Metrics
+from cluster_serving.connectors.slot.reading import SHARED_SECONDS
 from cluster_serving.connectors.slot.recovery import Recovery
 from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.slot.stage import MakeStage
@@ -37,9 +39,10 @@ class Host:
         clock: The clock of that Redis.
         view: Generations of the job.
         consumer: Consumer that requests are delivered to. It is the same after each start: a job that serves several
-            models has one slot, and no generations beside each other.
+            models has no generations beside each other.
         metrics: Metrics of the function that reads.
         stages: What makes the stages of a queue, in their order.
+        slots: Number of slots of the job.
     """
 
     index: int
@@ -50,6 +53,13 @@ class Host:
     consumer: str
     metrics: Metrics
     stages: Sequence[MakeStage]
+    slots: int
+
+    def is_left(self, consumer: bytes) -> bool:
+        """Return True if a consumer is that of a slot that the job has no more: it had several before."""
+        prefix, _, index = consumer.rpartition(b"-")
+        own, _, _ = self.consumer.encode().rpartition(b"-")
+        return prefix == own and index.isdigit() and int(index) >= self.slots
 
 
 class ModelGenerations(GenerationView):
@@ -69,7 +79,7 @@ class ModelGenerations(GenerationView):
         return [self._only]
 
     def has_left(self) -> bool:
-        """Return False: there are no other slots."""
+        """Return False: other slots leave nothing."""
         return False
 
 
@@ -94,12 +104,23 @@ class ModelQueue:
             *(options.batch.greedy_batching, host.metrics, counts),
         )
         self._size = size
+        self._slots = host.slots
         self._stages = [make(slot) for make in host.stages]
         self._recovery = Recovery(slot, "", self._stages)
         self._gathering = Gathering(options.batch, counts, any_size=bool(options.model.padding))
         self._gathering.flow = self.flow
         self._held: list[Entry] = []
         self._is_full = False
+
+    @property
+    def recovering(self) -> bool:
+        """True if the next request is one that was interrupted."""
+        return not self._held and self._reader.recovering
+
+    @property
+    def is_shared(self) -> bool:
+        """True if each of several slots reads its share of the requests alone: they are slow."""
+        return self._slots > 1 and self.flow.seconds_per_request > SHARED_SECONDS
 
     @property
     def goes_on(self) -> bool:
@@ -130,6 +151,17 @@ class ModelQueue:
         """Take requests that a read of several queues has found, of which it takes `count` from a stream at most."""
         self._held += self._reader.found(replies)
         self._is_full = any(len(raw) >= count for _, raw in replies)
+
+    def hold(self, entries: Sequence[Entry]) -> None:
+        """Take requests that another slot has read."""
+        self._held += entries
+
+    def leave(self) -> list[Entry]:
+        """Give away the requests that were read and not served yet; those that were interrupted stay."""
+        if self._reader.recovering:
+            return []
+        left, self._held = self._held, []
+        return left
 
     def read(self) -> list[Entry]:
         """Return the requests that are served next; do not wait for them.
@@ -169,6 +201,8 @@ class ModelQueue:
 
     def _read(self, count: int) -> list[Entry]:
         room = min(count, max(1, self.flow.limit - self.flow.unanswered))
+        if self.is_shared:
+            room = min(room, max(1, math.ceil(self._reader.length() / self._slots)))
         entries = self._reader.read(room, None)
         self._is_full = len(entries) >= room
         return entries

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import select
+import socket
 import time
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import ExitStack
 
 import redis
@@ -63,14 +64,20 @@ class WaitingReads:
         self._used_at.pop(name, None)
         self._left.pop(name, None)
 
-    def found(self, timeout: float) -> Iterator[tuple[Replies, int]]:
+    def found(self, timeout: float, waker: socket.socket | None = None) -> Iterator[tuple[Replies, int]]:
         """Yield what the reads have found, and the most requests of each stream; wait for it up to `timeout` seconds.
+
+        Args:
+            timeout: Seconds.
+            waker: Ends the wait when it can be read.
 
         Raises:
             redis.RedisError: If Redis cannot be used, or a stream has disappeared.
         """
         waiting = self._waiting
         poll = select.poll()
+        if waker is not None:
+            poll.register(waker, select.POLLIN)
         for read in waiting:
             poll.register(read.socket, select.POLLIN)
         ready = {number for number, _ in poll.poll(1000 * timeout)}
@@ -82,8 +89,13 @@ class WaitingReads:
             if looks_for_late or read.socket.fileno() in ready:
                 yield self._end(read), read.count
 
-    def begin(self, names: Collection[str], in_turns: Container[str]) -> None:
+    def begin(self, names: Collection[str], in_turns: Container[str], is_shared: Callable[[str], bool]) -> None:
         """Let a read wait for each of the models that is in no turn.
+
+        Args:
+            names: All models.
+            in_turns: The models that are in a turn.
+            is_shared: Returns True for a model of which a read takes one request, since other slots take their share.
 
         Raises:
             redis.RedisError: If Redis cannot be used.
@@ -95,7 +107,8 @@ class WaitingReads:
             left = [name for name in self._left if name not in in_turns]
             self._left.clear()
             if left:
-                free.begin(left, max(1, self._size // len(left)), _LATELY_BLOCK_MS)
+                count = 1 if any(map(is_shared, left)) else max(1, self._size // len(left))
+                free.begin(left, count, _LATELY_BLOCK_MS)
 
     def close(self) -> None:
         """Close the connections; the reads begin anew with the next `begin`."""

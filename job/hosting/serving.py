@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -17,10 +18,13 @@ from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
+from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
+from cluster_serving.job.hosting.leaving import Left
 from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
+from cluster_serving.job.hosting.other_slots import OtherSlots, claim_all, forget_left
 from cluster_serving.job.hosting.queue import Host, ModelQueue
 from cluster_serving.job.hosting.reads import WaitingReads
 from cluster_serving.job.hosting.turns import Turns
@@ -36,6 +40,9 @@ log = logging.getLogger(__name__)
 # Flink cancels, and updates metrics, when a turn ends.
 _LONGEST_TURN_S, _LONGEST_WAIT_S = 0.2, 1.0
 _CANCEL_LOOK_S = 0.2
+_LATE_S = 0.05
+"""Seconds of a batch after which other slots get what was read for this one."""
+
 _KEEP_S = 3.0
 """Seconds between two looks for what Redis has lost."""
 
@@ -73,14 +80,19 @@ class Serving:
         self._shared = shared
         self._models = models
         self._is_cancelled = is_cancelled
-        keys = JobKeys(options.redis.job)
-        consumer = keys.consumer(0, shared.index)
+        consumer = JobKeys(options.redis.job).consumer(0, shared.index)
         client = connect(options.redis)
         self._host = Host(
             *(shared.index, client, DedicatedConnection(client), RedisClock(client)),
             *(GenerationView(client, options.redis), consumer, OncePerName(metrics), stages),
+            options.model_parallelism,
         )
-        self._key = keys.models
+        several = options.model_parallelism > 1
+        self._others_of_job = OtherSlots(self._host, options) if several else None
+        self._left = Left.of(options.redis.name) if several else None
+        self._lock = threading.Lock()
+        self._began = 0.0
+        """Begin of the batch that is computed; 0 for none."""
         name = f"requests of the models of job {options.redis.job}"
         self._backoff = Backoff(name, metrics.counter("reconnects").inc, shared.counts)
         self._reads = WaitingReads(client, consumer, options.batch.max_batch_size)
@@ -95,6 +107,43 @@ class Serving:
 
     def turn(self) -> Iterator[GatheredBatch]:
         """Serve for a bounded time; wait for requests if there are none. Each batch is answered when it is yielded."""
+        with self._lock:
+            for batch in self._turn():
+                self._began = time.monotonic()
+                self._lock.release()
+                try:
+                    yield batch
+                finally:
+                    self._lock.acquire()
+                    self._began = 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no model was asked lately."""
+        return self._reads.is_idle
+
+    @property
+    def is_late(self) -> bool:
+        """True while a batch takes long."""
+        began = self._began
+        return bool(began) and time.monotonic() - began > _LATE_S
+
+    def leave(self) -> None:
+        """Leave what was read meanwhile to other slots, if a batch takes long; the thread of the source calls this."""
+        if self._left is None or not self.is_late or not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self.is_late:
+                self._end_reads(0.0)
+                for name, queue in self._queues.items():
+                    if entries := queue.leave():
+                        self._left.put(name, entries)
+        except RedisError:
+            self._has_looked = False
+        finally:
+            self._lock.release()
+
+    def _turn(self) -> Iterator[GatheredBatch]:
         now = time.monotonic()
         end = now + _LONGEST_WAIT_S
         is_busy = False
@@ -103,18 +152,24 @@ class Serving:
                 while change := self._models.due:
                     yield from self._change(change)
                 name = self._next()
-                entries = self._queue(name).read() if name else []
             except RedisError as error:
                 self._failed(error)
                 return
-            self._backoff.succeeded()
             if name:
                 if not is_busy:
                     is_busy, end = True, time.monotonic() + _LONGEST_TURN_S
-                yield from self._served(name, entries)
+                with self._beside(name):
+                    try:
+                        entries = self._queue(name).read()
+                    except RedisError as error:
+                        self._failed(error)
+                        return
+                    yield from self._served(name, entries)
+            self._backoff.succeeded()
             for name in [*self._gathering]:
                 if (self._queues[name].next_expiry or 0) <= time.time() * 1000:
-                    yield from self._expired(name)
+                    with self._beside(name):
+                        yield from self._expired(name)
             # A call into Java costs as much as a small read; a turn with requests is over soon.
             if not is_busy and self._is_cancelled():
                 return
@@ -127,6 +182,12 @@ class Serving:
             closing.callback(self._reads.close)
             for queue in self._queues.values():
                 closing.callback(queue.close)
+
+    def _beside(self, name: str) -> AbstractContextManager[None]:
+        """Return what a batch of a model is computed in: beside other slots, or alone after a crash."""
+        if self._others_of_job is None:
+            return nullcontext()
+        return CALLS.alone() if self._queue(name).recovering else CALLS.among_others()
 
     def _served(self, name: str, entries: Sequence[Entry]) -> Iterator[GatheredBatch]:
         queue, began = self._queues[name], time.monotonic()
@@ -147,7 +208,8 @@ class Serving:
         name, earlier = change.name, self._queues.pop(change.name, None)
         if earlier is not None:
             # What has been gathered is computed by the model that it was gathered for.
-            yield from earlier.expire(math.inf)
+            with nullcontext() if self._left is None else CALLS.among_others():
+                yield from earlier.expire(math.inf)
             self._gathering.pop(name, None)
             del self.names[earlier.flow.id]
             earlier.close()
@@ -193,9 +255,13 @@ class Serving:
             view.look()
         self._shared.ticks.generations = view.fields
         self._shared.ticks.problem = ""
+        if self._others_of_job is not None:
+            for name in self._others_of_job.take_over([*self._models.queues], self._reads.is_idle):
+                self._queue(name).start_over()
+                self._turns.add(name)
         if now >= self._next_keep:
             self._next_keep = now + _KEEP_S
-            if not self._host.client.exists(self._key):
+            if not self._models.is_described():
                 log.warning("job %s: Redis has lost the description of its models, writing it again", view.key)
                 self._models.publish()
         if not self._has_looked or now >= self._next_look:
@@ -212,13 +278,18 @@ class Serving:
                 pipeline.xpending(stream, GROUP)
             replies = pipeline.execute(raise_on_error=False)
         own = self._host.consumer.encode()
-        for (name, _), reply in zip(streams, replies, strict=True):
+        if self._host.index == 0 and not self._has_looked:
+            forget_left(self._host, self._options.redis.job)
+        for (name, stream), reply in zip(streams, replies, strict=True):
             if isinstance(reply, Exception):
                 if not (isinstance(reply, ResponseError) and _is_gone(reply)):
                     raise reply
                 create_groups(self._host.client, name)
                 continue
             consumers = {each["name"] for each in reply["consumers"]}
+            if self._host.index == 0 and (left := [each for each in consumers if self._host.is_left(each)]):
+                claim_all(self._host, stream, left)
+                consumers.add(own)
             if consumers and (consumers != {own} or not self._has_looked):
                 queue = self._queue(name)
                 if not self._has_looked and own in consumers:
@@ -236,8 +307,17 @@ class Serving:
 
     def _collect(self, timeout: float) -> None:
         """Take what the waiting reads find up to `timeout` seconds; let reads wait for models that are in no turn."""
+        self._end_reads(timeout)
+        while self._left is not None and (left := self._left.take(self._models.queues)):
+            name, entries = left
+            self._queue(name).hold(entries)
+            self._reads.note_used(name)
+            self._turns.add(name)
+        self._reads.begin(self._models.queues, self._turns, self._is_shared)
+
+    def _end_reads(self, timeout: float) -> None:
         try:
-            for replies, count in self._reads.found(timeout):
+            for replies, count in self._reads.found(timeout, None if self._left is None else self._left.socket):
                 self._give(replies, count)
         except ResponseError as error:
             if not _is_gone(error):
@@ -245,7 +325,9 @@ class Serving:
             log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
             for name in self._models.queues:
                 create_groups(self._host.client, name)
-        self._reads.begin(self._models.queues, self._turns)
+
+    def _is_shared(self, name: str) -> bool:
+        return self._queue(name).is_shared
 
     @property
     def _longest_wait(self) -> float:

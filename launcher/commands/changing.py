@@ -97,7 +97,7 @@ def scale(
     words: Annotated[list[str], typer.Argument(metavar="[JOB] SLOTS", help="jobName, and the number of slots.")],
     config_path: ConfigPath = CONFIG_PATH,
 ) -> None:
-    """Change the number of task slots of a running job, without a gap."""
+    """Change the number of task slots of a running job, without a gap if it serves one model."""
     *names, number = words
     if len(names) > 1 or not number.isdecimal() or not 1 <= int(number) <= _MOST_SLOTS:
         raise SettingsError(

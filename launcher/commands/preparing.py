@@ -110,7 +110,7 @@ def tune(
     The next start, restart or update uses them, where config.yaml does not set these keys.
     """
     config = logged_config(config_path)
-    repository.refuse(config, "a job that serves several has one copy of each, and nothing is measured")
+    repository.refuse(config, "nothing is measured for a job that serves several")
     with Progress():
         tuned = _tuned(checked(config), seconds)
     log.info(tuned.text)

@@ -93,12 +93,14 @@ def problem(config: Config, found: Repository) -> str:
     """Return what a job of several models cannot do, and the configuration asks for; empty for nothing."""
     several = "a job that serves several models"
     refused = {
-        f"modelParallelism: {config.model_parallelism}": (config.model_parallelism or 1) > 1,
         f"coreNumberPerMachine: {config.core_number_per_machine}": config.core_number_per_machine is not None,
         f"autoscale.max: {config.autoscale_max}": config.autoscale_max is not None,
     }
     for key in (key for key, is_set in refused.items() if is_set):
-        return f"{key}, and {several} has one copy of each; remove the key (threadPerModel sets the threads of a copy)"
+        return (
+            f"{key}, and {several} has a fixed number of slots; remove the key (modelParallelism sets the slots, and "
+            "threadPerModel the threads of each)"
+        )
     if config.execution_mode != "thread":
         return f"executionMode: {config.execution_mode}, and {several} runs in thread mode alone; remove the key"
     if config.target != "local":
@@ -119,10 +121,14 @@ def on_cluster(names: Sequence[str]) -> str:
 
 
 def laid_out(config: Config) -> Config:
-    """Return the configuration with the layout of a job of several models: one copy, with the cores as its threads."""
-    return config.model_copy(
-        update={"model_parallelism": 1, "thread_per_model": config.thread_per_model or cgroup.cores()}
-    )
+    """Return the configuration with the layout of a job of several models: one slot, unless the key says otherwise."""
+    threads = config.thread_per_model or default_threads(config.slots)
+    return config.model_copy(update={"model_parallelism": config.slots, "thread_per_model": threads})
+
+
+def default_threads(slots: int) -> int:
+    """Return the threads of each of so many slots, which share the cores."""
+    return max(1, cgroup.cores() // slots)
 
 
 def with_models(config: Config, options: JobOptions, names: Sequence[str]) -> JobOptions:

@@ -18,8 +18,10 @@ from cluster_serving.protocol.figures.stats import LAST_ANSWER, JobStats
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import (
+    CHANGED,
     CONTENT,
     DEATHS,
+    HANGS,
     KEPT_OUT,
     OPTIONS,
     REFUSED,
@@ -28,9 +30,9 @@ from cluster_serving.protocol.hosting.orders import (
 )
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.model_control import UNLOADED
-from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.slots import SlotReport, read_reports
 
-_OF_CHANGES = (OPTIONS, KEPT_OUT, DEATHS, REFUSED, REFUSED_CONTENT)
+_OF_CHANGES = (OPTIONS, KEPT_OUT, CHANGED, DEATHS, HANGS, REFUSED, REFUSED_CONTENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,20 @@ def read(store: JobStore) -> list[HostedModel]:
                 pipeline.xlen(stream)
             *queued, dead, answered = pipeline.get(keys.answered).execute()
         known = report.state if report.state in ("failed", UNLOADED) else of_slot or report.state
-        state, error = known, report.error or store.client.hget(keys.record, REFUSED) or ""
+        state = known
+        error = (
+            report.error
+            or store.client.hget(keys.record, REFUSED)
+            or (_not_in(store, name) if known == "ready" else "")
+        )
         found.append(HostedModel(name, state, report.summary, error, sum(queued), int(answered or 0), dead))
     return found
+
+
+def _not_in(store: JobStore, name: str) -> str:
+    """Return which slots do not serve a model that others serve, and why; empty if all do."""
+    reports = read_reports(store.client.hgetall(JobKeys(name).slots()))
+    return "; ".join(f"slot {each.index} does not serve it: {each.error}" for each in reports if each.state == "failed")
 
 
 def stores(store: JobStore) -> list[JobStore]:
@@ -154,6 +167,7 @@ def announce(store: JobStore, options: JobOptions) -> None:
     """Describe the models of a job that is about to start as loading, in place of those that it had before."""
     before, now = store.models(), {one.name for one in options.hosted}
     store.client.delete(orders.key(store.job))
+    store.client.hdel(store.keys.record, CHANGED)
     if not (before or now):
         return
     for name in before:
@@ -167,6 +181,9 @@ def announce(store: JobStore, options: JobOptions) -> None:
         store.write(record, [HOST, store.job, *counted(one)])
         report = replace(before.get(name, SlotReport("", "")), state="loading", code=None, error=None)
         fields += [name, report.to_json()]
+        # A slot that has not told anything yet may be able to load what another one cannot.
+        slots = [part for index in range(options.model_parallelism) for part in (str(index), report.to_json())]
+        store.write(JobKeys(name).slots(), slots, anew=True)
     if fields:
         store.write(store.keys.models, fields, anew=True)
     else:

@@ -1,6 +1,7 @@
 """Restart of a job, which goes back to what it was if it does not start."""
 
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from cluster_serving.launcher.jobs import elsewhere, hosted, payload_folder, pre
 from cluster_serving.launcher.jobs.lifecycle import Started, cancel, checked, start_with
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.services import Services, services
+from cluster_serving.launcher.services.flink_rest import Job
 from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
 
 
@@ -41,28 +43,62 @@ def restart(config: Config) -> Started:
         else:
             hosted.refuse(provided.store, "choose another jobName")
             elsewhere.refuse(provided.store, provided.flink, "restarted")
-        target.records.forget(job)
-        for each in running:
-            say(f"Stopping job {job}")
-            cancel(provided.flink, each, config)
-        options = None
+        started = _replace(provided, config, running, earlier, lambda: prepared(provided, config))
+        if earlier:
+            target.records.keep_earlier(earlier)
+        provided.tidy()
+        return started
+
+
+def resize(provided: Services, config: Config, earlier: JobOptions, slots: int) -> tuple[Started, JobOptions]:
+    """Start a job of several models with another number of slots, after stopping it; return its options, too.
+
+    Raises:
+        LaunchError: If the job does not start; the message says if it runs as it was.
+    """
+    threads = earlier.model.thread_per_model
+    if threads == repository.default_threads(earlier.model_parallelism):
+        threads = repository.default_threads(slots)
+    options = replace(
+        earlier,
+        model_parallelism=slots,
+        model=replace(earlier.model, thread_per_model=threads),
+        hosted=tuple(replace(one, model=replace(one.model, thread_per_model=threads)) for one in earlier.hosted),
+    )
+    config, options = again(provided, config, options)
+    running = provided.flink.jobs(config.job_name)
+    started = _replace(provided, config, running, earlier, lambda: (config, options))
+    provided.tidy()
+    return started, options
+
+
+def _replace(
+    provided: Services,
+    config: Config,
+    running: Sequence[Job],
+    earlier: JobOptions | None,
+    make: Callable[[], tuple[Config, JobOptions]],
+) -> Started:
+    """Stop a job, and start what `make` returns; if that does not start, start the job again as it was `earlier`."""
+    job = config.job_name
+    provided.target.records.forget(job)
+    for each in running:
+        say(f"Stopping job {job}")
+        cancel(provided.flink, each, config)
+    options = None
+    try:
+        config, options = make()
+        return start_with(provided, config, options)
+    except (LaunchError, RedisError) as error:
+        if earlier is None:
+            raise
+        outcome = "runs again as it was"
         try:
-            config, options = prepared(provided, config)
-            started = start_with(provided, config, options)
-            if earlier:
-                target.records.keep_earlier(earlier)
-            provided.tidy()
-            return started
-        except (LaunchError, RedisError) as error:
-            if earlier is None:
-                raise
-            outcome = "runs again as it was"
-            try:
-                _start_again(provided, config, earlier, (options or earlier).redis.payload_folder)
-                provided.store.note("running", error=str(error))
-            except (LaunchError, RedisError) as second:
-                outcome = f"does not start as it was, either: {second}"
-            raise LaunchError(f"{error}; job {job} {outcome}") from None
+            _start_again(provided, config, earlier, (options or earlier).redis.payload_folder)
+            provided.store.note("running", error=str(error))
+        except (LaunchError, RedisError) as second:
+            outcome = f"does not start as it was, either: {second}"
+        raise LaunchError(f"{error}; job {job} {outcome}") from None
 
 
 def _preflight(services: Services, config: Config) -> None:

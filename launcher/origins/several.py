@@ -84,7 +84,7 @@ def _keys_left(taken: Taken, shared: Mapping[str, Any]) -> list[str]:
     for key, value in taken.keys.items():
         if key in (*OWN_KEYS, *shared, _WATCH) or (key == _ONE_COPY and value == 1):
             continue
-        why = "one job has one copy of each model" if key == _ONE_COPY else "a key of the job, so of all its models"
+        why = "the slots of a job serve all models" if key == _ONE_COPY else "a key of the job, so of all its models"
         left.append(f"{key}: {value}, {why}: give this model a job of its own, or change config.yaml")
     return left
 

@@ -27,7 +27,7 @@ from cluster_serving.launcher.jobs.layout.decision import described, layout_of
 from cluster_serving.launcher.jobs.lifecycle import Started
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.recent import Totals
-from cluster_serving.launcher.jobs.restart import again
+from cluster_serving.launcher.jobs.restart import again, resize
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
@@ -106,16 +106,19 @@ def update(config: Config, canary: float = 0.0, shadow: float = 0.0) -> Changed:
 
 
 def scale(config: Config, job: str, slots: int) -> Changed:
-    """Change the number of slots of a job, and nothing else, without a gap.
+    """Change the number of slots of a job, and nothing else, without a gap; one of several models is stopped meanwhile.
 
     Raises:
         LaunchError: As for `update`; also if this machine does not know how the job was started.
     """
     with _changing(_named(config, job)) as services:
         _refuse_during_rollout(services)
-        options = replace(_options_now(services), model_parallelism=slots)
-        if options.hosted:
-            raise LaunchError(f"job {job} serves several models, with one copy of each; start a job for a model alone")
+        now = _options_now(services)
+        if now.hosted:
+            earlier = Totals.of(services.store)
+            started, options = resize(services, config, now, slots)
+            return Changed(started, options.redis.generation, SERVING, _meanwhile(earlier, services.store))
+        options = replace(now, model_parallelism=slots)
         return _change(services, *again(services, config, options), SERVING)
 
 
@@ -314,7 +317,7 @@ def _change(services: Services, config: Config, options: JobOptions, role: str, 
 
 def _meanwhile(earlier: Totals, store: JobStore) -> str:
     """Return in words what clients saw since an earlier reading."""
-    stats = store.stats() - earlier.stats
+    stats = hosted.stats(store) - earlier.stats
     seconds = time.monotonic() - earlier.time
     told = f"{stats.requests} request{'s' * (stats.requests != 1)} answered in {seconds:.0f} s"
     if stats.failures:

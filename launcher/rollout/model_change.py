@@ -1,6 +1,6 @@
 """Changes of one model of a job that serves several, while the job runs: load, unload and remove.
 
-The slot of the job loads the model beside the one that serves, and swaps them (`job.hosting.changes`).
+The slots of the job load the model beside the one that serves, and swap them (`job.hosting.changes`).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def remove_in(place: Place, name: str) -> JobOptions:
 
 
 class _GoesOn(LaunchError):
-    """The slot has not answered in time, and may still load the model."""
+    """The slots have not answered in time, and may still load the model."""
 
 
 @contextmanager
@@ -226,16 +226,20 @@ def _text(one: HostedOptions) -> str:
 
 
 def _order(place: Place, name: str, order: Order) -> None:
-    """Give the slot an order, and wait until it is carried out.
+    """Give the slots an order, after the one before, and wait until it is carried out.
 
     Raises:
-        ServingError: If the slot could not carry it out.
-        LaunchError: If the slot does not answer in time.
+        ServingError: If a slot could not carry it out; nothing has changed then.
+        LaunchError: If the slots do not answer in time.
     """
     client, key, job = place.store.client, orders.key(place.store.job), place.store.job
-    place.store.write(key, [name, order.to_json()])
     outcome = place.store.keys.control_outcome(order.id)
     end = time.monotonic() + place.config.start_timeout
+    while client.hget(key, name):
+        if time.monotonic() > end:
+            raise LaunchError(f"an earlier change of the model {name} is not carried out; cluster-serving-cli status")
+        time.sleep(_POLL_S)
+    place.store.write(key, [name, order.to_json()])
     seen = time.monotonic()
     while not (fields := client.hgetall(outcome)):
         # The outcome follows the end of the order.

@@ -25,7 +25,7 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     write(root / "shop-picky", NO_NEGATIVES)
     (root / "shop-broken" / "model.onnx").write_bytes(b"no model")
 
-    started = cluster.start(jobName="shop", modelPath=root, modelParallelism=None, watchModel=True, modelControl=True)
+    started = cluster.start(jobName="shop", modelPath=root, modelParallelism=2, watchModel=True, modelControl=True)
     assert started.returncode == 0, started.stdout + started.stderr
     assert "models  3 of 4: shop-digits, shop-double, shop-picky\n" in started.stdout
     assert 'InputQueue(name="shop-digits"' in started.stdout

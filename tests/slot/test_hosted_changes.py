@@ -14,6 +14,7 @@ import pytest
 from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
 from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.job.hosting.votes import BEGUN
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.rollout import model_change
@@ -224,7 +225,8 @@ def test_a_model_on_whose_requests_processes_die_is_put_aside(job, change, comes
 
 def test_a_load_in_which_the_process_has_died_is_not_tried_again(job, change, ask, db):
     with job.place() as place:
-        lost = Order(LOAD, model_change._text(place.options.hosted[0]), tries=1)
+        lost = Order(LOAD, model_change._text(place.options.hosted[0]))
+        place.store.write(orders.votes("store", lost.id), [f"{BEGUN}:0", "yes"])
         place.store.write(orders.key("store"), ["steady", lost.to_json()])
     wait_until(lambda: not db.exists(orders.key("store")), 30)
     outcome = db.hgetall(JobKeys("store").control_outcome(lost.id))

@@ -114,8 +114,7 @@ def test_a_model_with_wrong_keys_is_refused_and_harms_no_other(root, read, text,
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("modelParallelism", 2, "modelParallelism: 2, and a job that serves several models has one copy of each"),
-        ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and"),
+        ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and a job that serves several models has a fixed number"),
         ("autoscale.max", 3, "autoscale.max: 3, and"),
         ("executionMode", "process", "executionMode: process, and a job that serves several models runs in thread"),
         ("flink.target", "remote", "flink.target is remote, and a job that serves several models runs on this machine"),

@@ -55,7 +55,7 @@ def test_a_triton_repository(tmp_path):
         "the model 7: ",
         "the model empty: ",
         "roses: device: cuda, a key of the job",
-        "roses: modelParallelism: 2, one job has one copy",
+        "roses: modelParallelism: 2, the slots of a job serve all",
         "roses: label_filename kinds.txt of config.pbtxt: set postProcessing: topN(3) | labels(kinds.txt)",
         "notes in ",
     ):
