@@ -247,7 +247,7 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     `make` is called in that thread.
     """
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="predict_many", daemon=True)
+    thread = threading.Thread(target=_run_forever, args=(loop,), name="predict_many", daemon=True)
     thread.start()
 
     process = os.getpid()
@@ -261,22 +261,26 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     async def begin() -> Batch:
         return make()
 
-    def stop() -> None:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    async def end() -> None:
+        try:
+            await batch.close()
+        finally:
+            at_exit.detach()
+            loop.stop()
 
-    def end() -> None:
-        run(batch.close())
-        stop()
+    def wait() -> None:
+        ending.close()
+        thread.join()
 
     try:
         batch = run(begin())
     except BaseException:
-        stop()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
         raise
-    # Called at exit if the caller still holds the iterator: the thread has ended when Python closes it.
-    close = weakref.finalize(batch, end)
+    ending = _Ending(loop, end)
+    # If the caller still holds the iterator at exit: the thread has ended when Python closes it.
+    at_exit = weakref.finalize(batch, wait)
     try:
         window = run(batch.window())
 
@@ -293,8 +297,37 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
         loop.call_soon_threadsafe(batch.start, window.rest())
         while window.taken:
             yield result()
-    finally:
-        if os.getpid() == process:
-            close()
+    except BaseException as error:
+        if os.getpid() != process:
+            at_exit.detach()
+        elif isinstance(error, GeneratorExit):
+            # The collector may do this at any time in any thread, also in one that this end would wait for.
+            ending.close()
         else:
-            close.detach()
+            wait()
+        raise
+    else:
+        wait()
+
+
+class _Ending:
+    """The end of an event loop by a last coroutine, which begins once; no caller waits for it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._loop = loop
+        self._last: list[Callable[[], Coroutine[Any, Any, None]]] = [last]
+        self._task: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        with suppress(IndexError):
+            self._loop.call_soon_threadsafe(self._begin, self._last.pop())
+
+    def _begin(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._task = self._loop.create_task(last())
+
+
+def _run_forever(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

@@ -139,6 +139,16 @@ def test_a_closed_iterator_withdraws_its_requests(redis_server, db, job):
     wait_until(lambda: db.xlen(job) == 0)
 
 
+def test_an_iterator_may_be_collected_in_any_thread(redis_server, db, job):
+    with InputQueue(port=redis_server.port, name=job) as queue:
+        found = queue.predict_many(iter([np.zeros(1)] * 5), in_flight=5, timeout=0.1)
+        assert isinstance(next(found).error, ResultTimeout)
+        # Where a wait for the end of its loop would never end.
+        found.gi_frame.f_locals["loop"].call_soon_threadsafe(found.close)
+        wait_until(lambda: found.gi_frame is None)
+    wait_until(lambda: db.xlen(job) == 0)
+
+
 @pytest.mark.usefixtures("echo")
 def test_a_full_queue_is_waited_for(redis_server, db, job):
     publish_limits(db, RedisOptions("", job, max_queue_length=3))

@@ -180,23 +180,23 @@ def test_hanging_requests_count_over_all_slots(root, change, ask, db):
         return True
 
     assert all(is_refused() for _ in range(2 * SLOTS))
-    assert ask("twice", 1) == [20]
+    assert ask("thrice", 1) == [3]
 
 
 def test_requests_of_slots_that_have_died_are_taken_over(job, ask, db, redis_server):
     """Those of a slot that the job still has, and those of slots that it had before."""
     job.stop_slots()
-    with InputQueue(port=redis_server.port, name="twice") as queue:
+    with InputQueue(port=redis_server.port, name="thrice") as queue:
         for index in (1, SLOTS + 2):
             queue.enqueue(f"left{index}", x=np.float32(index))
-            db.xreadgroup(GROUP, JobKeys(JOB).consumer(0, index), {"twice": ">"})
+            db.xreadgroup(GROUP, JobKeys(JOB).consumer(0, index), {"thrice": ">"})
         job.run_slots_again()
-        with OutputQueue(port=redis_server.port, name="twice") as results:
-            assert [float(results.query(f"left{index}", timeout=30)) for index in (1, SLOTS + 2)] == [20, 100]
+        with OutputQueue(port=redis_server.port, name="thrice") as results:
+            assert [float(results.query(f"left{index}", timeout=30)) for index in (1, SLOTS + 2)] == [3, 15]
 
 
 def test_redis_gets_again_what_it_has_lost(job, ask, db):
     names = list(states(job))
     db.delete(JobKeys(JOB).models, *(JobKeys(name).record for name in names), *(JobKeys(n).slots() for n in names))
-    wait_until(lambda: len(db.hgetall(JobKeys("twice").slots())) == SLOTS, 30)
-    assert ask("twice", 1) == [20] and states(job)["hangs"][0] == "failed"
+    wait_until(lambda: len(db.hgetall(JobKeys("thrice").slots())) == SLOTS, 30)
+    assert ask("thrice", 1) == [3] and states(job)["broken"][0] == "failed"
