@@ -49,6 +49,12 @@ _AGAIN = 4
 _BUDGET_S, _PROVEN_S = 1.0, 0.2
 """Seconds after which no more is tried than needed; with a graph that proves it, kernels alone are tried."""
 
+_SLOW_S = 0.5
+"""Seconds of a record for which a call with others is not tried, unless the graph proves the batch.
+
+The shortest proof computes 18 records. Sharing calls saves little where one record keeps the processor busy for so long.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Axes:
@@ -85,6 +91,7 @@ class _Trial:
         self.seen: list[list[Seen]] = []
         self._differ: list[bool] = []
         self._records: Sequence[Record] = ()
+        self._alone_before: Sequence[Sequence[Array]] = ()
         self._limit = limit()
         self.grown = 0
         """Most bytes by which memory grew while a record was computed alone."""
@@ -95,6 +102,8 @@ class _Trial:
         """False if the model computes a record alone, and refuses several."""
         self.is_random = False
         """True if the same record has different outputs in each call."""
+        self.is_slow = False
+        """True if records take too long to try them together."""
 
     def add(self, records: Sequence[Record]) -> bool:
         """Compute a draw; return False if the model refuses its records, which proves nothing."""
@@ -104,11 +113,19 @@ class _Trial:
             self.grown = max(self.grown, growth.bytes)
             if self.grown > self._limit // _TOGETHER_MOST:
                 return False
-            alone += [self._alone(record) for record in records[1:3]]
+            # The first call may have prepared the next.
+            budget = Budget(_SLOW_S)
+            alone.append(self._alone(records[1]))
+            is_slow = not budget.has_time() and self._counts_calls()
+            if is_slow and self.seen:
+                return False
+            self.is_slow = is_slow
+            if not is_slow:
+                alone.append(self._alone(records[2]))
         except InferenceFailed:
             self._refused += 1
             return False
-        calls = self._calls(records)
+        calls = [] if is_slow else self._calls(records)
         comparisons = [
             OutputComparison(
                 [outputs[index] for outputs in alone],
@@ -124,8 +141,9 @@ class _Trial:
         has_digits = any(array.dtype.kind in "fc" for array in records[0])
         if not self._records or not (has_digits or equal((records[0][0], records[1][0]))):
             self._records = records
+            self._alone_before = alone
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
-        if len(self.seen) == 1 or any(one.agrees is False for one in found):
+        if not is_slow and (len(self.seen) == 1 or any(one.agrees is False for one in found)):
             self.is_random |= self._changes(records[0], alone[0])
         return True
 
@@ -142,7 +160,9 @@ class _Trial:
         call = Calls(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
         budget = Budget(_PROVEN_S if self.is_proven() else _BUDGET_S)
-        search = Influence(call, self._records, sizes, self._tolerance, careful, self.is_proven(), known)
+        search = Influence(
+            call, self._records, sizes, self._tolerance, careful, self.is_proven(), known, self._alone_before
+        )
         self._influenced = search.find(budget.has_time)
         if self._influenced is not None:
             # A few numbers that are random rarely differ.
@@ -175,7 +195,12 @@ class _Trial:
 
     def follows(self) -> bool:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
-        return self.shares and all(axis is not None for axis in self.axes()) and False not in self.agreements()
+        return (
+            self.shares
+            and not self.is_slow
+            and all(axis is not None for axis in self.axes())
+            and False not in self.agreements()
+        )
 
     def is_doubtful(self) -> bool:
         """Return True if nothing names the batch, and the few records that are computed prove nothing."""
@@ -241,6 +266,16 @@ class _Trial:
         """Return True if the sizes of the outputs depend neither on the batch nor on the data."""
         shapes = [{shape for one in row for shape in one.shapes} for row in zip(*self.seen, strict=True)]
         return all(len(known) == 1 and 0 not in next(iter(known)) for known in shapes)
+
+    def _counts_calls(self) -> bool:
+        """Return True if calls together take longer than those alone, and nothing needs them.
+
+        Without a name for the batch, they tell whether it is one; and where the graph proves it, they are few.
+        """
+        if not self.reading.is_batched or self.reading.fixed is not None or not self.reading.is_named:
+            return False
+        found = self._follow(self.reading)
+        return not found or any(one.axis is None for one in found)
 
     def _alone(self, record: Record) -> list[Array]:
         return self._compute(self.reading.join([record]))
@@ -308,13 +343,14 @@ def prove(
         trial = _Trial(compute, reading, tolerance, follow)
         if draws:
             for draw in draws:
-                trial.add(draw(reading))
+                if not trial.seen or budget.has_time():
+                    trial.add(draw(reading))
         else:
             _try_random(trial, inputs, kinds, weights, budget.has_time)
         if not trial.seen:
             continue
         if reading.is_batched:
-            if reading.fixed == 1:
+            if reading.fixed == 1 or trial.is_slow:
                 return _axes(trial, inputs, outputs())
             if trial.follows():
                 trial.look_for_influence(most, careful, known)
@@ -354,6 +390,8 @@ def _try_random(
             # Sizes that follow the data are others with other kinds.
             if not made or has_time():
                 made += trial.add(generated(trial.reading, inputs, size, kind))
+            if trial.is_slow:
+                return
         guesses += made > 0
         if guesses == 2 or (guesses and not has_time()):
             return
@@ -413,6 +451,8 @@ def _problems(
         yield "its batch has a fixed size of 1"
     elif not trial.shares:
         yield "it refuses several records in a call"
+    elif trial.is_slow:
+        yield f"a record takes more than {_SLOW_S} s, too long to try several in a call"
     for index, (axis, name, agrees) in enumerate(zip(axes, names, trial.agreements(), strict=True)):
         if axis is None:
             yield f"output {name!r} does not follow the batch"
