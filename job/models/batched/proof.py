@@ -52,7 +52,7 @@ _BUDGET_S, _PROVEN_S = 1.0, 0.2
 _SLOW_S = 0.5
 """Seconds of a record for which a call with others is not tried, unless the graph proves the batch.
 
-The shortest proof computes 18 records. Sharing calls saves little where one record keeps the processor busy for so long.
+The shortest proof computes 21 records. Sharing calls saves little where one record keeps a processor busy for so long.
 """
 
 
