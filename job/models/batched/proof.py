@@ -30,6 +30,7 @@ Follow = Callable[[Reading], Sequence[Finding]]
 
 # Records of each call in which they are together. The last one differs from that before it in one record.
 _TOGETHER = ((0, 1), (2, 0, 1), (2, 0, 3))
+_BRIEFLY = ((1, 0),)
 
 UNPROVEN = "no request has proven yet that records may share a call"
 """Problem of a model about which nothing is certain."""
@@ -49,10 +50,10 @@ _AGAIN = 4
 _BUDGET_S, _PROVEN_S = 1.0, 0.2
 """Seconds after which no more is tried than needed; with a graph that proves it, kernels alone are tried."""
 
-_SLOW_S = 0.5
-"""Seconds of a record for which a call with others is not tried, unless the graph proves the batch.
+_BRIEF_S, _SLOW_S = 0.1, 0.5
+"""Seconds of a record from which one call with others is tried if the graph proves the batch, and otherwise none.
 
-The shortest proof computes 21 records. Sharing calls saves little where one record keeps a processor busy for so long.
+The usual proof computes 21 records or more. Sharing calls saves little where one keeps a processor busy for so long.
 """
 
 
@@ -104,6 +105,8 @@ class _Trial:
         """True if the same record has different outputs in each call."""
         self.is_slow = False
         """True if records take too long to try them together."""
+        self.is_brief = False
+        """True if they do, and the graph proves that they may be together: one call is tried."""
 
     def add(self, records: Sequence[Record]) -> bool:
         """Compute a draw; return False if the model refuses its records, which proves nothing."""
@@ -114,18 +117,23 @@ class _Trial:
             if self.grown > self._limit // _TOGETHER_MOST:
                 return False
             # The first call may have prepared the next.
-            budget = Budget(_SLOW_S)
+            brief, slow = Budget(_BRIEF_S), Budget(_SLOW_S)
             alone.append(self._alone(records[1]))
-            is_slow = not budget.has_time() and self._counts_calls()
-            if is_slow and self.seen:
+            can_end = self._may_be_short()
+            if self.seen and can_end and not slow.has_time():
                 return False
-            self.is_slow = is_slow
-            if not is_slow:
+            can_end = can_end and not self.seen
+            is_brief = can_end and not brief.has_time() and self._graph_proves()
+            is_slow = can_end and not is_brief and not slow.has_time()
+            self.is_brief |= is_brief
+            self.is_slow |= is_slow
+            is_short = is_brief or is_slow
+            if not is_short:
                 alone.append(self._alone(records[2]))
         except InferenceFailed:
             self._refused += 1
             return False
-        calls = [] if is_slow else self._calls(records)
+        calls = [] if is_slow else self._calls(records, _BRIEFLY if is_brief else _TOGETHER)
         comparisons = [
             OutputComparison(
                 [outputs[index] for outputs in alone],
@@ -143,7 +151,9 @@ class _Trial:
             self._records = records
             self._alone_before = alone
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
-        if not is_slow and (len(self.seen) == 1 or any(one.agrees is False for one in found)):
+        if is_brief and not self.is_proven():
+            self.is_slow = True
+        if not is_short and (len(self.seen) == 1 or any(one.agrees is False for one in found)):
             self.is_random |= self._changes(records[0], alone[0])
         return True
 
@@ -155,7 +165,7 @@ class _Trial:
     def look_for_influence(self, most: int, careful: bool, known: Sequence[str | int]) -> None:
         """Search for an output of which a row depends on other records."""
         axes = [axis for axis in self.axes() if axis is not None]
-        if None in [place.axis for place in self.reading.places] or self.is_random:
+        if None in [place.axis for place in self.reading.places] or self.is_random or self.is_brief:
             return
         call = Calls(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
@@ -267,25 +277,24 @@ class _Trial:
         shapes = [{shape for one in row for shape in one.shapes} for row in zip(*self.seen, strict=True)]
         return all(len(known) == 1 and 0 not in next(iter(known)) for known in shapes)
 
-    def _counts_calls(self) -> bool:
-        """Return True if calls together take longer than those alone, and nothing needs them.
+    def _may_be_short(self) -> bool:
+        """Return True if a name tells which axis is the batch: otherwise, calls together tell it."""
+        return self.reading.is_batched and self.reading.fixed is None and self.reading.is_named
 
-        Without a name for the batch, they tell whether it is one; and where the graph proves it, they are few.
-        """
-        if not self.reading.is_batched or self.reading.fixed is not None or not self.reading.is_named:
-            return False
+    def _graph_proves(self) -> bool:
         found = self._follow(self.reading)
-        return not found or any(one.axis is None for one in found)
+        return bool(found) and all(one.axis is not None for one in found)
 
     def _alone(self, record: Record) -> list[Array]:
         return self._compute(self.reading.join([record]))
 
-    def _calls(self, records: Sequence[Record]) -> list[tuple[tuple[int, ...], list[Array]]]:
+    def _calls(
+        self, records: Sequence[Record], orders: Sequence[tuple[int, ...]]
+    ) -> list[tuple[tuple[int, ...], list[Array]]]:
         """Compute records together; return the records of each call, by index, and its outputs."""
         fixed = self.reading.fixed
         if fixed == 1 or not self.reading.is_batched:
             return []
-        orders: Sequence[tuple[int, ...]] = _TOGETHER
         if fixed is not None:
             first = [index % 3 for index in range(fixed)]
             orders = (tuple(first), (*first[1:], first[0]), tuple(3 if index == 1 else index for index in first))
@@ -390,7 +399,7 @@ def _try_random(
             # Sizes that follow the data are others with other kinds.
             if not made or has_time():
                 made += trial.add(generated(trial.reading, inputs, size, kind))
-            if trial.is_slow:
+            if trial.is_slow or trial.is_brief:
                 return
         guesses += made > 0
         if guesses == 2 or (guesses and not has_time()):
@@ -452,7 +461,7 @@ def _problems(
     elif not trial.shares:
         yield "it refuses several records in a call"
     elif trial.is_slow:
-        yield f"a record takes more than {_SLOW_S} s, too long to try several in a call"
+        yield "a record takes too long to try several in a call"
     for index, (axis, name, agrees) in enumerate(zip(axes, names, trial.agreements(), strict=True)):
         if axis is None:
             yield f"output {name!r} does not follow the batch"
