@@ -104,6 +104,7 @@ class Influence:
         is_proven: The graph proves that rows do not depend on other records. Places and sizes alone are tried, as it
             tells nothing about kernels.
         known: See `Model.known`.
+        alone: The model's outputs for the first of the records, each computed alone, if they are known.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class Influence:
         careful: bool,
         is_proven: bool = False,
         known: Sequence[str | int] = (),
+        alone: Sequence[Sequence[Array]] = (),
     ) -> None:
         self._call = call
         self._known = known
@@ -132,7 +134,10 @@ class Influence:
         self._is_proven = is_proven
         self._most_others = _MOST_ELEMENTS // max(1, sum(array.size for array in first))
         # Of `records`: outputs of each alone, by its id, and of calls of the usual ones, by their size.
-        self._alone_before: dict[int, list[Array]] = {}
+        self._alone_before = {
+            id(record): [array[0, ...] for array in call.rows(outputs, 1)]
+            for record, outputs in zip(records, alone, strict=False)
+        }
         self._usual_before: dict[int, list[Array]] = {}
         # What was tried, for mixtures.
         self._kinds: list[Sequence[Record]] = [records]
@@ -372,13 +377,14 @@ class Calls:
 
     def __call__(self, records: Sequence[Record]) -> list[Array]:
         """Compute records together."""
-        return self._rows(self._compute(self._reading.join(records)), len(records))
+        return self.rows(self._compute(self._reading.join(records)), len(records))
 
     def stacked(self, rows: Sequence[Array]) -> list[Array]:
         """Compute records together, of which each input has one array."""
-        return self._rows(self._compute(self._reading.placed(rows)), len(rows[0]))
+        return self.rows(self._compute(self._reading.placed(rows)), len(rows[0]))
 
-    def _rows(self, outputs: Sequence[Array], count: int) -> list[Array]:
+    def rows(self, outputs: Sequence[Array], count: int) -> list[Array]:
+        """Return the rows of a call with so many records, with the batch first."""
         rows = []
         for index, (axis, array) in enumerate(zip(self._axes, outputs, strict=True)):
             if index in self._squeezed and count == 1:

@@ -30,6 +30,7 @@ Follow = Callable[[Reading], Sequence[Finding]]
 
 # Records of each call in which they are together. The last one differs from that before it in one record.
 _TOGETHER = ((0, 1), (2, 0, 1), (2, 0, 3))
+_BRIEFLY = ((1, 0),)
 
 UNPROVEN = "no request has proven yet that records may share a call"
 """Problem of a model about which nothing is certain."""
@@ -48,6 +49,12 @@ _AGAIN = 4
 
 _BUDGET_S, _PROVEN_S = 1.0, 0.2
 """Seconds after which no more is tried than needed; with a graph that proves it, kernels alone are tried."""
+
+_BRIEF_S, _SLOW_S = 0.1, 0.5
+"""Seconds of a record from which one call with others is tried if the graph proves the batch, and otherwise none.
+
+The usual proof computes 21 records or more. Sharing calls saves little where one keeps a processor busy for so long.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,7 @@ class _Trial:
         self.seen: list[list[Seen]] = []
         self._differ: list[bool] = []
         self._records: Sequence[Record] = ()
+        self._alone_before: Sequence[Sequence[Array]] = ()
         self._limit = limit()
         self.grown = 0
         """Most bytes by which memory grew while a record was computed alone."""
@@ -95,6 +103,10 @@ class _Trial:
         """False if the model computes a record alone, and refuses several."""
         self.is_random = False
         """True if the same record has different outputs in each call."""
+        self.is_slow = False
+        """True if records take too long to try them together."""
+        self.is_brief = False
+        """True if they do, and the graph proves that they may be together: one call is tried."""
 
     def add(self, records: Sequence[Record]) -> bool:
         """Compute a draw; return False if the model refuses its records, which proves nothing."""
@@ -104,11 +116,24 @@ class _Trial:
             self.grown = max(self.grown, growth.bytes)
             if self.grown > self._limit // _TOGETHER_MOST:
                 return False
-            alone += [self._alone(record) for record in records[1:3]]
+            # The first call may have prepared the next.
+            brief, slow = Budget(_BRIEF_S), Budget(_SLOW_S)
+            alone.append(self._alone(records[1]))
+            can_end = self._may_be_short()
+            if self.seen and can_end and not slow.has_time():
+                return False
+            can_end = can_end and not self.seen
+            is_brief = can_end and not brief.has_time() and self._graph_proves()
+            is_slow = can_end and not is_brief and not slow.has_time()
+            self.is_brief |= is_brief
+            self.is_slow |= is_slow
+            is_short = is_brief or is_slow
+            if not is_short:
+                alone.append(self._alone(records[2]))
         except InferenceFailed:
             self._refused += 1
             return False
-        calls = self._calls(records)
+        calls = [] if is_slow else self._calls(records, _BRIEFLY if is_brief else _TOGETHER)
         comparisons = [
             OutputComparison(
                 [outputs[index] for outputs in alone],
@@ -124,8 +149,11 @@ class _Trial:
         has_digits = any(array.dtype.kind in "fc" for array in records[0])
         if not self._records or not (has_digits or equal((records[0][0], records[1][0]))):
             self._records = records
+            self._alone_before = alone
         self._differ.append(any(not np.array_equal(*pair) for pair in zip(*records[:2], strict=True)))
-        if len(self.seen) == 1 or any(one.agrees is False for one in found):
+        if is_brief and not self.is_proven():
+            self.is_slow = True
+        if not is_short and (len(self.seen) == 1 or any(one.agrees is False for one in found)):
             self.is_random |= self._changes(records[0], alone[0])
         return True
 
@@ -137,12 +165,14 @@ class _Trial:
     def look_for_influence(self, most: int, careful: bool, known: Sequence[str | int]) -> None:
         """Search for an output of which a row depends on other records."""
         axes = [axis for axis in self.axes() if axis is not None]
-        if None in [place.axis for place in self.reading.places] or self.is_random:
+        if None in [place.axis for place in self.reading.places] or self.is_random or self.is_brief:
             return
         call = Calls(self._compute, self.reading, axes, self.squeezed())
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
         budget = Budget(_PROVEN_S if self.is_proven() else _BUDGET_S)
-        search = Influence(call, self._records, sizes, self._tolerance, careful, self.is_proven(), known)
+        search = Influence(
+            call, self._records, sizes, self._tolerance, careful, self.is_proven(), known, self._alone_before
+        )
         self._influenced = search.find(budget.has_time)
         if self._influenced is not None:
             # A few numbers that are random rarely differ.
@@ -175,7 +205,12 @@ class _Trial:
 
     def follows(self) -> bool:
         """Return True if all outputs follow the batch, and no draw has refuted it."""
-        return self.shares and all(axis is not None for axis in self.axes()) and False not in self.agreements()
+        return (
+            self.shares
+            and not self.is_slow
+            and all(axis is not None for axis in self.axes())
+            and False not in self.agreements()
+        )
 
     def is_doubtful(self) -> bool:
         """Return True if nothing names the batch, and the few records that are computed prove nothing."""
@@ -242,15 +277,24 @@ class _Trial:
         shapes = [{shape for one in row for shape in one.shapes} for row in zip(*self.seen, strict=True)]
         return all(len(known) == 1 and 0 not in next(iter(known)) for known in shapes)
 
+    def _may_be_short(self) -> bool:
+        """Return True if a name tells which axis is the batch: otherwise, calls together tell it."""
+        return self.reading.is_batched and self.reading.fixed is None and self.reading.is_named
+
+    def _graph_proves(self) -> bool:
+        found = self._follow(self.reading)
+        return bool(found) and all(one.axis is not None for one in found)
+
     def _alone(self, record: Record) -> list[Array]:
         return self._compute(self.reading.join([record]))
 
-    def _calls(self, records: Sequence[Record]) -> list[tuple[tuple[int, ...], list[Array]]]:
+    def _calls(
+        self, records: Sequence[Record], orders: Sequence[tuple[int, ...]]
+    ) -> list[tuple[tuple[int, ...], list[Array]]]:
         """Compute records together; return the records of each call, by index, and its outputs."""
         fixed = self.reading.fixed
         if fixed == 1 or not self.reading.is_batched:
             return []
-        orders: Sequence[tuple[int, ...]] = _TOGETHER
         if fixed is not None:
             first = [index % 3 for index in range(fixed)]
             orders = (tuple(first), (*first[1:], first[0]), tuple(3 if index == 1 else index for index in first))
@@ -308,13 +352,14 @@ def prove(
         trial = _Trial(compute, reading, tolerance, follow)
         if draws:
             for draw in draws:
-                trial.add(draw(reading))
+                if not trial.seen or budget.has_time():
+                    trial.add(draw(reading))
         else:
             _try_random(trial, inputs, kinds, weights, budget.has_time)
         if not trial.seen:
             continue
         if reading.is_batched:
-            if reading.fixed == 1:
+            if reading.fixed == 1 or trial.is_slow:
                 return _axes(trial, inputs, outputs())
             if trial.follows():
                 trial.look_for_influence(most, careful, known)
@@ -354,6 +399,8 @@ def _try_random(
             # Sizes that follow the data are others with other kinds.
             if not made or has_time():
                 made += trial.add(generated(trial.reading, inputs, size, kind))
+            if trial.is_slow or trial.is_brief:
+                return
         guesses += made > 0
         if guesses == 2 or (guesses and not has_time()):
             return
@@ -413,6 +460,8 @@ def _problems(
         yield "its batch has a fixed size of 1"
     elif not trial.shares:
         yield "it refuses several records in a call"
+    elif trial.is_slow:
+        yield "a record takes too long to try several in a call"
     for index, (axis, name, agrees) in enumerate(zip(axes, names, trial.agreements(), strict=True)):
         if axis is None:
             yield f"output {name!r} does not follow the batch"

@@ -75,9 +75,9 @@ def _convert(path: Path, folder: str) -> tuple[list[str], list[str]]:
         module = tf.Module()
         module.model = model  # holds the tables; its own tracking leaves out the variables
         module.weights = [variable.value for variable in model.variables]
-        module.call = tf.function(call)
         specs = {f"input_{i}": tf.TensorSpec(t.shape, t.dtype, f"input_{i}") for i, t in enumerate(model.inputs)}
-        function = module.call.get_concrete_function(**specs)
+        # As an attribute of the module, the function would be traced again.
+        function = tf.function(call).get_concrete_function(**specs)
         # The states of recurrent layers are no variables of the model.
         module.captured = function.variables
         _compare(path, model, function, call, specs)

@@ -86,7 +86,7 @@ class TorchScriptModel(TorchModel):
         given = zip(self.inputs, tensors, self._numbers, strict=True)
         try:
             return self._loaded(**{spec.name: tensor.item() if number else tensor for spec, tensor, number in given})
-        except RuntimeError as error:
+        except (RuntimeError, torch.jit.Error) as error:
             # Before the reason, which may have several lines, there are up to two stacks of the module's code.
             _, _, stack = str(error).rpartition("Traceback of TorchScript")
             reason = re.search(r"^[\w.]+: .*", stack, re.MULTILINE | re.DOTALL)

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.batched import proof
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.graph.network import Graph, Node
+from cluster_serving.job.models.graph.onnx.elementwise import OPERATORS
 from cluster_serving.job.models.graph.size import Size
 from cluster_serving.job.models.graph.value import constant
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
@@ -303,3 +305,31 @@ def test_a_free_size_may_be_one_of_the_weights():
     model.prove()
     assert model.one_by_one == ""
     assert batched(lambda x: x @ weights, (None, None)).warm_up(1) is None
+
+
+def test_slow_records_are_tried_together_once_if_the_graph_proves_it_else_never(monkeypatch):
+    monkeypatch.setattr(proof, "_SLOW_S", 0)
+    monkeypatch.setattr(proof, "_BRIEF_S", 0)
+    model = batched(np.sin, (None, 4), named=True)
+    assert model.one_by_one == "a record takes too long to try several in a call"
+    assert model._model.calls == [1, 1]
+    np.testing.assert_array_equal(model.predict([records(2, 4)])[0], np.sin(records(2, 4)))
+    raw = Raw(np.sin, (None, 4))
+    raw.symbols = {"x0": ["batch", ""]}
+    sine = Node("Sin", "", ["x0"], ["y"], 13)
+    raw.graph = lambda: Graph({"x0": (None, 4)}, {"y0": "y"}, {}, [sine], OPERATORS)
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == ""
+    assert raw.calls == [1, 1, 2]
+
+
+def test_requests_of_a_slow_network_pay_for_one_proof(monkeypatch):
+    """Random sizes tell nothing about a network that cuts off 500 numbers at each end."""
+    monkeypatch.setattr(proof, "_BUDGET_S", 0)
+    model = batched(lambda x: np.sin(x[:, 500:-500]), (None, None), outputs=((None, None),), named=True)
+    raw, x = model._model, records(2, 1100)
+    raw.calls.clear()
+    np.testing.assert_array_equal(model.predict([x])[0], np.sin(x[:, 500:-500]))
+    assert model.one_by_one == ""
+    assert sum(raw.calls) == 23
