@@ -63,6 +63,8 @@ class _Batches:
         """Flow control of the requests that are computed."""
         self.computed_s = 0.0
         """Seconds for which batches were computed."""
+        self.timed_out = 0
+        """Records for which the model did not return in time."""
 
     def begin(self, value: Sequence[Request], alone: bool) -> _Running:
         """Start to compute a batch; see `Predictor.start`."""
@@ -164,6 +166,8 @@ class _Batches:
         postprocess_s: float = 0.0,
     ) -> Iterator[AnsweredBatch]:
         self.computed_s += seconds
+        # Those of an entry of several records have one code together.
+        self.timed_out += sum(answer.fields.get("code") == InferenceTimeout.code for answer in answers)
         if self._predictor.exhausted:
             self._end_process(self._parts.whole(answers))
         failures = sum("code" in answer.fields for answer in answers)
@@ -213,6 +217,11 @@ class Computing:
     def computed_s(self) -> float:
         """Seconds for which batches were computed."""
         return self._batches.computed_s
+
+    @property
+    def timed_out(self) -> int:
+        """Records for which the model did not return in time."""
+        return self._batches.timed_out
 
     def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Answer one batch; if the next batch comes before this one is computed, the answers come with that one.

@@ -22,13 +22,13 @@ from cluster_serving.job.options import JobOptions
 from cluster_serving.job.parts import Parts
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import GatheredBatch
-from cluster_serving.protocol.errors import InferenceTimeout, ServingError
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting.orders import HANGS
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
 _MOST_TIMEOUTS = 2
-"""Requests on which a model may hang before it is put aside. Each leaves up to two calls in the process."""
+"""Records on which a model may hang before it is put aside. Each leaves up to two calls in the process."""
 
 
 class HostedModel:
@@ -58,24 +58,22 @@ class HostedModel:
         self._predictor.send_pieces(PieceWriter(client, options.redis))
         self._computing = Computing(options, self._predictor, client, metrics)
         self._reported = self._predictor.learned
-        self._timed_out = self._hung = 0
+        self._counted = self._hung = 0
 
     def hangs(self) -> bool:
         """Return True if calls have not returned in time, twice: further ones would end the process of all models."""
-        if self._timed_out:
-            self._hung += self._timed_out
+        if new := self._computing.timed_out - self._counted:
+            self._counted += new
+            self._hung += new
             # Those of all slots count.
             with suppress(RedisError):
-                known = self._client.hincrby(JobKeys(self.options.redis.job).record, HANGS, self._timed_out)
+                known = self._client.hincrby(JobKeys(self.options.redis.job).record, HANGS, new)
                 self._hung = max(self._hung, known)
-            self._timed_out = 0
         return self._hung >= _MOST_TIMEOUTS
 
     def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Compute and answer a batch; see `Computing.answer`."""
-        for answered in self._computing.answer(batch):
-            self._timed_out += sum(one.fields.get("code") == InferenceTimeout.code for one in answered.answers)
-            yield answered
+        yield from self._computing.answer(batch)
 
     def check(self) -> bool:
         """Let the watch compute a record again; return True if `report` has changed."""
