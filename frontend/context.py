@@ -101,7 +101,9 @@ class FrontEnd:
             raise from_wire(report.code or "", f"model {model.name!r} cannot be loaded: {cause}")
         if model.state == UNLOADED:
             path = f"/v2/repository/models/{quote(model.name)}/load"
-            raise ModelNotReady(f"model {model.name!r} was unloaded; POST {path} loads it again")
+            # Without `modelControl`, no client may load a model of several, which a command has unloaded.
+            how = f"cluster-serving-cli update {model.name}" if model.host else f"POST {path}"
+            raise ModelNotReady(f"model {model.name!r} was unloaded; {how} loads it again")
         if model.absence and not can_wait:
             raise ModelNotReady(f"model {model.name!r} is not served: {model.absence}")
         if needs_signature and model.described is None:

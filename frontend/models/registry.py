@@ -219,7 +219,7 @@ class ModelRegistry:
             await asyncio.sleep(self._read_at + _UNKNOWN - time.monotonic())
             latest = await self.latest(_UNKNOWN)
         if name not in latest:
-            known = ", ".join(f"{model.name} ({model.version})" for model in self.last_read()) or "none"
+            known = ", ".join(f"{model.name} (version {model.version})" for model in self.last_read()) or "none"
             several = ", but a job that serves several" if any(m.host == name for m in latest.values()) else ""
             raise ModelNotFound(f"there is no model {name[:64]!r}{several}; there are: {known}")
         if not version:

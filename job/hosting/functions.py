@@ -28,7 +28,6 @@ from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeAnswerStage, MakeStage
 from cluster_serving.job.hosting.beats import Beats
 from cluster_serving.job.hosting.changes import Changes
-from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.serving import Serving
 from cluster_serving.job.hosting.table import Table, Turn
@@ -97,7 +96,7 @@ class HostingWindow(SelfClosing, KeyedProcessFunction):
         """Nothing is read before the first turn, when the models are loaded."""
         self._table = _table(self._options, runtime_context)
         self._turn = Turn.of(self._options.redis.name, self._table.shared.index)
-        self._metrics = runtime_context.get_metrics_group()
+        self._metrics = self._table.once(runtime_context.get_metrics_group())
         self._is_cancelled = cancellation()
 
     def process_element(self, value: bytes, ctx: KeyedProcessFunction.Context) -> Iterator[GatheredBatch]:
@@ -125,7 +124,7 @@ class HostingInference(SelfClosing, FlatMapFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the models; if none can be loaded, the launcher shows an error and cancels the job."""
         self._table = _table(self._options, runtime_context)
-        metrics, attempt = runtime_context.get_metrics_group(), attempt_number(runtime_context)
+        metrics, attempt = self._table.once(runtime_context.get_metrics_group()), attempt_number(runtime_context)
         self._models = HostedModels(self._options, self._table.shared, metrics, first_attempt=not attempt)
         self._table.models = self._models
         changes = Changes(self._options, self._models)
@@ -151,7 +150,7 @@ class HostingSink(SelfClosing, FlatMapFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         """All models share the connections of the job, whose writer also writes figures of the process."""
         self._table = _table(self._options, runtime_context)
-        self._metrics = OncePerName(runtime_context.get_metrics_group())
+        self._metrics = self._table.once(runtime_context.get_metrics_group())
         self._of_job = Answering(self._options.redis, self._stages, self._table.shared, self._metrics)
         self._requests = self._metrics.counter("requests")
         self._count_records_out = count_records_out(runtime_context)

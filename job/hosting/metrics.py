@@ -1,10 +1,10 @@
-"""Metrics of a function that several models share."""
+"""Metrics of the functions of a slot, which several models share."""
 
 from cluster_serving.connectors.slot.metrics import Counter, Distribution, Metrics
 
 
 class OncePerName:
-    """Metrics of a function that several models share: Flink takes each name once."""
+    """Metrics that several functions and models share: Flink takes each name once."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

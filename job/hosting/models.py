@@ -21,7 +21,6 @@ from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.hosting import deaths, now
 from cluster_serving.job.hosting.change import Change
-from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
@@ -71,7 +70,7 @@ class HostedModels:
         self._keys = JobKeys(options.redis.job)
         # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
-        self._metrics = OncePerName(metrics)
+        self._metrics = metrics
         self.served: dict[str, HostedModel] = {}
         self.queues: dict[str, HostedModel | AbsentModel] = {}
         self.reports: dict[str, SlotReport] = {}

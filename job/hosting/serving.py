@@ -22,7 +22,6 @@ from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.leaving import Left
-from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.other_slots import OtherSlots, claim_all, forget_left
 from cluster_serving.job.hosting.queue import Host, ModelQueue
@@ -84,7 +83,7 @@ class Serving:
         client = connect(options.redis)
         self._host = Host(
             *(shared.index, client, DedicatedConnection(client), RedisClock(client)),
-            *(GenerationView(client, options.redis), consumer, OncePerName(metrics), stages),
+            *(GenerationView(client, options.redis), consumer, metrics, stages),
             options.model_parallelism,
         )
         several = options.model_parallelism > 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from weakref import WeakValueDictionary
 
+from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.shared import SharedSlot
+from cluster_serving.job.hosting.metrics import OncePerName
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.serving import Serving
 
@@ -37,8 +39,14 @@ class Table:
 
     def __init__(self, shared: SharedSlot) -> None:
         self.shared = shared
+        self._metrics: OncePerName | None = None
         self.models: HostedModels | None = None
         self.serving: Serving | None = None
+
+    def once(self, metrics: Metrics) -> OncePerName:
+        """Return the metrics of all functions of the slot: Flink runs them as one operator, which takes a name once."""
+        self._metrics = self._metrics or OncePerName(metrics)
+        return self._metrics
 
     @classmethod
     def of(cls, generation: str, index: int, attempt: int) -> Table:

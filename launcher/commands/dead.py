@@ -53,15 +53,17 @@ def list_(job: ListedJob = None, as_json: AsJson = False, config_path: ConfigPat
     with _opened(config_path, job) as letters:
         rows = [summary(letter_id, letter) for letter_id, letter in letters.all().items()]
         of_models = letters.of_models()
-    if as_json:
+    if as_json and (rows or letters.is_of_known_job()):
         print(json.dumps(rows, indent=2))
     elif rows:
         table = Table(*rows[0], box=None, header_style="bold")
         for row in rows:
             table.add_row(*(printable(str(value)) for value in row.values()))
         console.print(table)
-    else:
+    elif letters.is_of_known_job():
         console.print(f"Job {letters.job} has no dead letters.")
+    else:
+        raise LaunchError(f"Redis knows no job {letters.job}; cluster-serving-cli list shows the jobs")
     if of_models and not as_json:
         console.print(f"Its models have dead letters of their own: {', '.join(of_models)}. Name one of them.")
 

@@ -14,7 +14,7 @@ from cluster_serving.launcher.commands.arguments import CONFIG_PATH, AsJson, Con
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import job_status
-from cluster_serving.launcher.jobs.store import opened
+from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_server, state
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import Process
@@ -94,6 +94,7 @@ def metrics(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
     config = config_of(config_path)
     redis_server.check(config)
     with opened(config, named(job, config, config_path)) as store:
+        _check_known(store)
         print(exposition([store.reading()]), end="")
 
 
@@ -105,12 +106,19 @@ def events(
     redis_server.check(config)
     with opened(config, named(job, config, config_path)) as store:
         found = store.events(most)
+        if not found:
+            _check_known(store)
     if as_json:
         print(json.dumps([asdict(event) for event in found], indent=2))
         return
     for event in found:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time))
         console.print(f"{when}  {printable(event.what)}  by {printable(event.by)}")
+
+
+def _check_known(store: JobStore) -> None:
+    if not store.is_known():
+        raise LaunchError(f"Redis knows no job {store.job}; cluster-serving-cli list shows the jobs")
 
 
 def logs(config_path: ConfigPath = CONFIG_PATH, follow: Follow = False, errors: Errors = False) -> None:

@@ -54,6 +54,9 @@ def chosen(found: list[str], errors: bool) -> Iterator[str]:
     for line in found:
         if level := _LEVEL.match(line):
             shown, leveled = not errors or level[1] in ("WARN", "ERROR"), True
+        elif line.startswith("#"):
+            # The report of a JVM that dies, whose first line alone has such a word.
+            shown = True
         elif errors and not leveled and not (shown and line.startswith((" ", "\t"))):
             shown = bool(_TROUBLE.search(line))
         if shown:

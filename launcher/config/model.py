@@ -247,7 +247,7 @@ class Config(Settings):
     )
     image_crop: Pair = key(
         "",
-        "width,height in pixels, such as 224,224, or empty",
+        "width,height in pixels, such as 224,224, not larger than imageResize or imageShortestEdge, or empty",
         "Size of the middle that is cut out of the scaled image, width first; smaller images are refused.",
     )
     image_color: Literal["BGR", "RGB", "GRAY"] = key(

@@ -7,6 +7,7 @@ from typing import Any, cast
 import redis
 
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.asynchronous.callbacks import SERDE
 from cluster_serving.protocol.asynchronous.requeue import requeue_call
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
@@ -28,6 +29,10 @@ class DeadLetters:
     def all(self) -> dict[str, DeadLetter]:
         """Return all dead letters by their ids, the oldest first."""
         return {entry_id.decode(): DeadLetter.parse(fields) for entry_id, fields in self._client.xrange(self._key)}
+
+    def is_of_known_job(self) -> bool:
+        """Return True if Redis keeps anything of the job."""
+        return JobStore(self._client, self.job).is_known()
 
     def of_models(self) -> dict[str, int]:
         """Return the numbers of the dead letters of the models of a job that serves several, by name."""

@@ -93,7 +93,7 @@ class JobStore:
         with suppress(RedisError):
             if self.client.sismember(JOBS_KEY, self.job):
                 return True
-        return bool(self.client.exists(self.keys.record, self.keys.slots(), self.keys.generations))
+        return bool(self.client.exists(self.keys.record, self.keys.slots(), self.keys.generations, *self.keys.streams))
 
     def note(self, state: str, error: str | None = None, log: Path | None = None, layout: str | None = None) -> None:
         """Record a change of the job's state. Without `error`, `log` or `layout`, those of before stay."""

@@ -198,8 +198,8 @@ def _changing(config: Config) -> Iterator[Services]:
     with services(config, "changed") as provided:
         flink = provided.flink
         if not flink.jobs(config.job_name):
-            elsewhere.refuse(provided.store, flink, "changed")
             hosted.refuse(provided.store, "cluster-serving-restart changes all models of that job")
+            elsewhere.refuse(provided.store, flink, "changed")
             raise LaunchError(f"job {config.job_name} does not run on {flink.where}; cluster-serving-start starts it")
         _settle(provided)
         yield provided
@@ -230,7 +230,7 @@ def _check_is_one(config: Config, now: JobOptions | None, trial: str) -> None:
     if repository.find(config) or (now and now.hosted):
         if trial:
             raise LaunchError(f"job {config.job_name} serves several models; a {trial} is for jobs of one model")
-        raise NotBeside(f"job {config.job_name} serves several models")
+        raise NotBeside(f"job {config.job_name} serves several models; cluster-serving-cli update NAME changes one")
 
 
 def _check_room(services: Services, config: Config, options: JobOptions, now: JobOptions | None) -> None:

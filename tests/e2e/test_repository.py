@@ -72,6 +72,11 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     canary = cluster.run("cluster-serving-cli", "update", "--canary", "10", cwd=cluster.folder / "shop")
     assert canary.returncode == 1 and "job shop serves several models; a canary is for jobs of one" in canary.stderr
 
+    several = cluster.run("cluster-serving-cli", "update", cwd=cluster.folder / "shop")
+    assert "job shop serves several models; cluster-serving-cli update NAME changes one; --in-place" in several.stderr
+    promoted = cluster.run("cluster-serving-cli", "promote", "shop-double", cwd=cluster.folder / "shop")
+    assert promoted.returncode == 1 and "shop-double is a model of the job shop, and not a job" in promoted.stderr
+
     # One changes while it runs: the start of Flink's job stays, and so does a copy of the files.
     job_id = status["job_id"]
     write(root / "shop-picky", NO_NEGATIVES.replace('{"y": x}', '{"y": x + 1}'))
@@ -89,7 +94,7 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     stopped = cluster.run("cluster-serving-stop", "shop-picky", cwd=cluster.folder / "shop")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     gone = front.post("/models/shop-picky/predict", json={"instances": [{"x": 3}]})
-    assert gone.status_code == 503 and "was unloaded" in gone.json()["error"]
+    assert gone.status_code == 503 and "cluster-serving-cli update shop-picky loads it again" in gone.text
 
     # By a client, and by the watch.
     write(root / "shop-picky", NO_NEGATIVES)

@@ -86,7 +86,7 @@ def piece(index: int, said: completions.Said, reason: str | None, is_first: bool
 
 def _checked_list(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not given or not all(isinstance(message, dict) for message in given):
-        raise InvalidInput('\'messages\' is not a list; expected [{"role": "user", "content": "…"}, …]')
+        raise InvalidInput('\'messages\' is empty, or not a list; expected [{"role": "user", "content": "…"}, …]')
     for index, message in enumerate(given):
         _checked(index, "role", message.get("role"))
         for name, (kind, words) in _FIELDS.items():

@@ -58,3 +58,6 @@ def test_only_lines_of_trouble_are_errors():
     printed = ["Loaded 3 layers", "Traceback (most recent call last):", "  File a.py", "ValueError: b", "done"]
     assert list(task_logs.chosen(printed, errors=True)) == printed[1:4]
     assert list(task_logs.chosen(printed, errors=False)) == printed
+    # So does a JVM that dies.
+    dying = ["#", "# A fatal error has been detected:", "#", "#  SIGSEGV (0xb) at pc=0x1", "# Core dump: no", "bye"]
+    assert list(task_logs.chosen(dying, errors=True)) == dying[:5]

@@ -150,6 +150,8 @@ def test_letters_are_purged_once_that_is_confirmed(db, job, dead, requests, bury
         (["show", "1-1"], 1, "no dead letter 1-1"),
         (["show", "nonsense"], 1, "no dead letter nonsense"),
         (["requeue", "1-1"], 1, "no dead letter 1-1"),
+        (["list", "no-such"], 1, "Redis knows no job no-such; cluster-serving-cli list shows the jobs"),
+        (["list", "no-such", "--json"], 1, "Redis knows no job no-such"),
         (["requeue"], 2, "names no dead letters; add their ids"),
         (["purge", "1-1", "--all"], 2, "either ids or --all"),
     ],
