@@ -181,7 +181,7 @@ def test_a_model_of_one_text_answers_the_message_of_the_user(redis_server, job, 
         assert {chunk.object for chunk in chunks} == {"chat.completion.chunk"}
         for wrong, message in (
             ([said("user", "a"), said("assistant", "b"), said("user", "c")], "expected one message of the user"),
-            ([], "messages.* is not a list"),
+            ([], "messages.* is empty, or not a list"),
             ([said("user", [{"type": "image_url"}])], r"messages\[0\].content has parts that are not texts"),
             ([{"content": "a"}], r"messages\[0\].role is not a text"),
         ):
