@@ -70,7 +70,9 @@ class Recovery:
         # A first attempt at all records of an entry counts for none of them.
         most = options.max_deliveries + (several and last.record < 0)
         counted = attempts - last.spent
-        if counted < _MOST_STOPS * most and counted - last.stops < most and not last.crashed:
+        # The process has died while it computed this request alone. If it is late, too, no further attempt will tell.
+        is_convicted = last.crashed or (last.process and last.alone and counted > last.stops and self._is_late(entry))
+        if counted < _MOST_STOPS * most and counted - last.stops < most and not is_convicted:
             return self._again(entry, last.given_up, last.spent)
         error = PoisonRequest(
             f"given up after {counted} attempts: each time, the process that computed this request died or was "
@@ -96,6 +98,10 @@ class Recovery:
         self._slot.counts.add(FAILED, entry.record_count, error.code)
         failures.note(entry, error.code, options, self._slot.index)
         return []
+
+    def _is_late(self, entry: Entry) -> bool:
+        deadlines = self._slot.flow.deadlines
+        return deadlines is not None and bool(deadlines.expired([entry]))
 
     def _again(self, entry: Entry, given_up: Mapping[str, str], spent: int, **changes: Any) -> list[Entry]:
         alone = self._slot.flow.idle

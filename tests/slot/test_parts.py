@@ -1,5 +1,7 @@
 """The four parts of a slot in one thread, without Flink: what a debugger sees of a request."""
 
+import os
+import socket
 import time
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from cluster_serving.client import InferenceFailed, InputQueue, OutputQueue
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.answering import Answering
+from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
@@ -18,7 +21,7 @@ from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
 from cluster_serving.job.slot_model import SlotModel
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.generations import SERVING, Generation
-from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.keys import GROUP, JobKeys
 from cluster_serving.protocol.tensors import encode
 from tests.support.fixtures.flink_context import Context
 from tests.support.fixtures.handled import NO_NEGATIVES, write
@@ -28,6 +31,7 @@ class Slot:
     """Reading, gathering, computing and answering of a slot."""
 
     def __init__(self, options):
+        self.options = options
         shared, metrics = SharedSlot.of(options.redis.name, 0), Context()
         size = options.batch.max_batch_size
         self.reading = Reading(ReadingOptions(options.redis, size, True, stages=READING), shared, 1, metrics)
@@ -93,6 +97,24 @@ def test_a_request_that_fails_is_blamed_alone(opened, queues):
     with pytest.raises(InferenceFailed, match="-1 is negative"):
         results.query("bad", timeout=10)
     assert opened.reading.flow.unanswered == 0
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_late_request_alone_in_a_process_that_has_died_is_a_dead_letter(opened, db, job, alone):
+    stream, [consumer] = JobKeys(job).stream("normal"), db.xinfo_consumers(JobKeys(job).stream("normal"), GROUP)
+    fields = {"uri": "late", "data": encode({"x": np.float32(1)}), "serde": "arrow", "deadline": 1}
+    entry_id = db.xadd(stream, fields)
+    db.xreadgroup(GROUP, consumer["name"], {stream: ">"})
+    db.xclaim(stream, GROUP, consumer["name"], 0, [entry_id])
+    gone = Attempt(host=socket.gethostname(), process=os.getpid(), started=1, time=time.time(), alone=alone)
+    db.hset(JobKeys(job).attempts, f"normal:{entry_id.decode()}", gone.to_json())
+    opened.close()
+    again = Slot(opened.options)
+    again.tick()
+    again.close()
+    code = b"POISON_REQUEST" if alone else b"DEADLINE_EXCEEDED"
+    assert db.hget(JobKeys(job).native_result("late"), "code") == code
+    assert db.xlen(JobKeys(job).dead_letters) == alone
 
 
 def test_an_expired_request_is_answered_and_not_computed(opened, queues, db, job):
