@@ -99,6 +99,9 @@ class Health:
         if model.loaded is None:
             failed = next((report.error for report in model.reports if report.error), None)
             why = _NOT_RUNNING.get(model.state, "no slot has loaded it")
+            if any(report.state == "silent" for report in model.reports):
+                # Nobody has stopped it.
+                why = model.absence or why
             return f"model {model.name}: {failed or why}"
         job = model.host or model.job
         self._hosts[model.job] = job
