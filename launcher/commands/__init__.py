@@ -68,7 +68,7 @@ COMMANDS = {
     "scale": Command(
         "changing",
         "scale",
-        "Change the number of task slots of a running job, without a gap.",
+        "Change the number of task slots of a running job, without a gap if it serves one model.",
     ),
     "promote": Command(
         "changing",
