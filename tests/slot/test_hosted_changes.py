@@ -14,7 +14,6 @@ import pytest
 from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
 from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.groups import create_groups
-from cluster_serving.job import timeout
 from cluster_serving.job.hosting.votes import BEGUN
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
@@ -191,9 +190,7 @@ def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, chang
 
 
 @pytest.mark.parametrize("others", [(), (1,)], ids=["alone", "beside another record of its entry"])
-def test_a_model_that_hangs_twice_is_put_aside(redis_server, job, change, comes, ask, others, monkeypatch):
-    # Calls of other tests, which hang for ever, would end this process.
-    monkeypatch.setattr(timeout, "_hung", [])
+def test_a_model_that_hangs_twice_is_put_aside(redis_server, job, change, comes, ask, others):
     with InputQueue(port=redis_server.port, name="comes") as queue:
         for _ in range(2):
             hanging, *answered = queue.predict_many([{"x": np.float32(x)} for x in (-1, *others)], timeout=60)
