@@ -398,6 +398,6 @@ def test_generator(tmp_path):
         assert [piece["finish_reason"] for piece in pieces] == [""] * 7 + ["length"]
         assert handler(prompt="the cat ", max_tokens=3, temperature=0.0) == {"text": "sat", "finish_reason": "length"}
         assert len(handler.pieces(prompt="the ", max_tokens=5, temperature=1.0)) == 5
-        assert handler.pieces(prompt="the ", max_tokens=0, temperature=1.0) == []
+        assert handler.pieces(prompt="the ", max_tokens=0, temperature=1.0) == [{}]
         with pytest.raises(InvalidInput, match="none of the characters"):
             handler(prompt="XYZ", max_tokens=5, temperature=1.0)
