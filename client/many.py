@@ -9,6 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -251,6 +252,7 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
     thread.start()
 
     process = os.getpid()
+    ending: list[Future[None]] = []
 
     def run(step: Coroutine[Any, Any, T]) -> T:
         if os.getpid() != process:
@@ -268,8 +270,13 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
             at_exit.detach()
             loop.stop()
 
+    def begin_to_end() -> None:
+        # A future, which holds the task; nobody waits for it.
+        if not ending:
+            ending.append(asyncio.run_coroutine_threadsafe(end(), loop))
+
     def wait() -> None:
-        ending.close()
+        begin_to_end()
         thread.join()
 
     try:
@@ -278,7 +285,6 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         raise
-    ending = _Ending(loop, end)
     # If the caller still holds the iterator at exit: the thread has ended when Python closes it.
     at_exit = weakref.finalize(batch, wait)
     try:
@@ -302,28 +308,12 @@ def results_in_thread(make: Callable[[], Batch], items: Iterable[object]) -> Ite
             at_exit.detach()
         elif isinstance(error, GeneratorExit):
             # The collector may do this at any time in any thread, also in one that this end would wait for.
-            ending.close()
+            begin_to_end()
         else:
             wait()
         raise
     else:
         wait()
-
-
-class _Ending:
-    """The end of an event loop by a last coroutine, which begins once; no caller waits for it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._loop = loop
-        self._last: list[Callable[[], Coroutine[Any, Any, None]]] = [last]
-        self._task: asyncio.Task[None] | None = None
-
-    def close(self) -> None:
-        with suppress(IndexError):
-            self._loop.call_soon_threadsafe(self._begin, self._last.pop())
-
-    def _begin(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._task = self._loop.create_task(last())
 
 
 def _run_forever(loop: asyncio.AbstractEventLoop) -> None:

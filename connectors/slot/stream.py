@@ -38,7 +38,7 @@ _HEARTBEATS_PER_CLAIM = 10
 _CLAIM_COUNT = 100
 _RECOVERY_PAUSE = 0.002
 # A read of the own pending entries behind this id finds none. Redis takes the very last id for ">".
-_AFTER_ALL = "18446744073709551615-0"
+AFTER_ALL = "18446744073709551615-0"
 # Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end.
 _GONE = ("NOGROUP", "UNBLOCKED")
 
@@ -258,7 +258,7 @@ class StreamReader:
         Redis does not count a read that finds nothing as activity, and a slot busy with long batches does not read.
         """
         if time.monotonic() >= self._next_heartbeat:
-            self._xreadgroup(dict.fromkeys(self._streams, _AFTER_ALL), 1, None)
+            self._xreadgroup(dict.fromkeys(self._streams, AFTER_ALL), 1, None)
             self._next_heartbeat = time.monotonic() + self._heartbeat_s
 
     def _read_all(self, count: int, block_ms: int | None, longest_ms: int) -> list[Entry]:

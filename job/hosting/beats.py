@@ -11,13 +11,12 @@ from redis.exceptions import RedisError
 
 from cluster_serving.connectors.slot.peers import HEARTBEAT_S
 from cluster_serving.connectors.slot.redis import connect
+from cluster_serving.connectors.slot.stream import AFTER_ALL
 from cluster_serving.job.options import JobOptions
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
 _IDLE_S = 1.0
 _PER_CLAIM = 10
-# A read of own pending entries behind this id finds none, and counts as activity of the consumer.
-_AFTER_ALL = "18446744073709551615-0"
 
 
 class Beats:
@@ -60,4 +59,4 @@ class Beats:
     def _read(self, name: str) -> None:
         streams = JobKeys(name).streams
         command = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1, "STREAMS")
-        self._client.execute_command(*command, *streams, *(_AFTER_ALL for _ in streams))
+        self._client.execute_command(*command, *streams, *(AFTER_ALL for _ in streams))

@@ -73,7 +73,7 @@ class HostedModel:
 
     def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Compute and answer a batch; see `Computing.answer`."""
-        yield from self._computing.answer(batch)
+        return self._computing.answer(batch)
 
     def check(self) -> bool:
         """Let the watch compute a record again; return True if `report` has changed."""

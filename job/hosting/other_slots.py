@@ -9,9 +9,9 @@ from cluster_serving.connectors.slot.peers import Peers
 from cluster_serving.job.hosting.queue import Host
 from cluster_serving.job.options import JobOptions
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.scripts import HAND_OVER_ALL, Call, call
 
 _IDLE_S = 1.0
-_COUNT = 100
 
 
 class _Peers(Peers):
@@ -75,17 +75,14 @@ def forget_left(host: Host, job: str) -> None:
     """
     for stream in JobKeys(job).streams:
         names = [each["name"] for each in host.client.xinfo_consumers(stream, GROUP)]
-        claim_all(host, stream, [name for name in names if host.is_left(name)])
+        claim_all(host, job, stream, [name for name in names if host.is_left(name)])
 
 
-def claim_all(host: Host, stream: str, consumers: Collection[bytes]) -> None:
+def claim_all(host: Host, job: str, stream: str, consumers: Collection[bytes]) -> None:
     """Claim the requests of slots that the job has no more.
 
     Raises:
         redis.RedisError: If Redis cannot be used.
     """
-    for consumer in consumers:
-        while pending := host.client.xpending_range(stream, GROUP, "-", "+", _COUNT, consumer):
-            ids = [item["message_id"] for item in pending]
-            host.client.xclaim(stream, GROUP, host.consumer, 0, ids, justid=True)
-        host.client.xgroup_delconsumer(stream, GROUP, consumer)
+    if consumers:
+        call(host.client, Call(HAND_OVER_ALL, [JobKeys(job).generations, stream], [GROUP, host.consumer, *consumers]))

@@ -287,7 +287,7 @@ class Serving:
                 continue
             consumers = {each["name"] for each in reply["consumers"]}
             if self._host.index == 0 and (left := [each for each in consumers if self._host.is_left(each)]):
-                claim_all(self._host, stream, left)
+                claim_all(self._host, self._options.redis.job, stream, left)
                 consumers.add(own)
             if consumers and (consumers != {own} or not self._has_looked):
                 queue = self._queue(name)

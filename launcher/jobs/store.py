@@ -89,11 +89,12 @@ class JobStore:
 
     def is_known(self) -> bool:
         """Return True if Redis keeps anything of the job."""
-        # In a Redis Cluster this key may be on another node.
+        if self.client.exists(self.keys.record, self.keys.slots(), self.keys.generations, *self.keys.streams):
+            return True
+        # In a Redis Cluster this key may be on another node, and an operator may have no right for it.
         with suppress(RedisError):
-            if self.client.sismember(JOBS_KEY, self.job):
-                return True
-        return bool(self.client.exists(self.keys.record, self.keys.slots(), self.keys.generations, *self.keys.streams))
+            return bool(self.client.sismember(JOBS_KEY, self.job))
+        return False
 
     def note(self, state: str, error: str | None = None, log: Path | None = None, layout: str | None = None) -> None:
         """Record a change of the job's state. Without `error`, `log` or `layout`, those of before stay."""

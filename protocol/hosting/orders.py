@@ -28,7 +28,7 @@ CHANGED = "changed"
 """Field of a model's record: time of its last change, in seconds since the epoch; the latest one is in the job's."""
 
 HANGS = "hangs"
-"""Field of a model's record: number of its requests that have not returned within `inferenceTimeout`."""
+"""Field of a model's record: number of records on which it has not returned within `inferenceTimeout`."""
 
 DEATHS = "deaths"
 """Field of a model's record: the requests on which processes have died, separated by commas."""
