@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster_serving.client.positions import Position, search
+from cluster_serving.protocol.encodings import is_early_job
 from cluster_serving.protocol.errors import RequestCancelled
 from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key, to_bytes
-from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payloads import files as payload_files
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, WITHDRAW, Call, Procedure, flat
@@ -51,6 +51,6 @@ def withdraw_call(job: str, uri: str, position: Position, answer: Mapping[str, s
     """
     names = JobKeys(job)
     keys = [position.stream, names.limits, names.native_result(uri), names.result(uri), names.pieces(uri)]
-    if job == image_stream.STREAM:
+    if is_early_job(job):
         keys.append(image_result_key(uri))
     return Call(WITHDRAW, keys, [GROUP, position.entry_id, to_bytes(uri), DEFAULT_RESULT_TTL, *flat(answer or {})])

@@ -14,6 +14,7 @@ import numpy as np
 
 from cluster_serving.job.outputs import pack
 from cluster_serving.protocol import filters
+from cluster_serving.protocol.encodings import ranking_json, ranking_text
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import (
@@ -22,8 +23,6 @@ from cluster_serving.protocol.results import (
     encode_result,
     encode_rows,
     mark_json,
-    ranking_json,
-    ranking_text,
 )
 
 Fields = dict[str, str | bytes]

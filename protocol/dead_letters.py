@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster_serving.protocol.entry import IMAGE, Entry
+from cluster_serving.protocol.encodings import IMAGE
+from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 

@@ -13,11 +13,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from cluster_serving.protocol import tensors
+from cluster_serving.protocol.encodings import DECODERS
 from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
-from cluster_serving.protocol.original import arrow as original_arrow
-from cluster_serving.protocol.original import json as original_json
 from cluster_serving.protocol.signature import Signature, signature
 from cluster_serving.protocol.traces import trace
 
@@ -37,12 +36,6 @@ MOST_RECORDS = 4096
 
 PIECES = b"pieces"
 """Value of the field `reply_with` of a client that wants the answer in pieces (`protocol.pieces`)."""
-
-JSON = b"stream"
-"""Value of the field `serde` for the body of an HTTP request to the original's front end."""
-
-IMAGE = b"image"
-"""Value of `Entry.serde` for entries of the 0.7 and 0.8 clients, which lack the field (`original.image_stream`)."""
 
 _MAX_DEADLINE_DIGITS = 15
 _MAX_ORIGIN_BYTES = 64
@@ -179,14 +172,10 @@ class Entry(NamedTuple):
     def _decode(self) -> tuple[Signature, dict[str, Input]]:
         if self.native:
             return tensors.decode(self.data)
-        if self.serde == JSON:
-            inputs = original_json.decode_request(self.data)
-        elif self.serde == IMAGE:
-            inputs = {"image": original_arrow.decode_text("image", self.data.decode("latin1"))}
-        elif self.serde:
+        decode = DECODERS.get(self.serde)
+        if decode is None:
             raise InvalidInput(f"field 'serde' is {self.serde!r}; expected 'arrow', 'stream', or no such field")
-        else:
-            inputs = original_arrow.decode_request(self.data)
+        inputs = decode(self.data)
         return signature(inputs), inputs
 
 

@@ -8,14 +8,11 @@ from typing import Union
 
 import numpy as np
 
-from cluster_serving.protocol import tensors
+from cluster_serving.protocol import encodings, tensors
 from cluster_serving.protocol.entry import NATIVE, Entry
 from cluster_serving.protocol.errors import ServingError, from_wire
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import JobKeys, image_result_key, to_bytes, to_text
-from cluster_serving.protocol.original import arrow as original_arrow
-from cluster_serving.protocol.original import image_stream
-from cluster_serving.protocol.original.floats import java_float
 
 VERSION = b"version"
 """Field of a result: version of the model that gave it."""
@@ -49,7 +46,7 @@ def result_key_of(job: str, request: Entry) -> bytes:
     """Return the hash for the result of a request, which is where the client that sent it looks."""
     if request.native:
         return to_bytes(JobKeys(job).native_result(request.uri))
-    if image_stream.sent(job, request):
+    if encodings.is_early(job, request.serde):
         return to_bytes(image_result_key(request.uri))
     return to_bytes(JobKeys(job).result(request.uri))
 
@@ -66,26 +63,14 @@ def encode_result(native: bool, names: Sequence[str], outputs: Sequence[Array]) 
         if len(names) != len(outputs):
             raise ValueError(f"there are {len(outputs)} outputs for the names {', '.join(names)}")
         return {"value": tensors.encode(dict(zip(names, outputs))), "serde": NATIVE}
-    return {"value": original_arrow.encode_result(outputs)}
-
-
-def ranking_text(ranking: RankedClasses) -> str:
-    """Write a ranking as the original's server does: without a comma between the pairs."""
-    pairs = (f"[{index},{java_float(value)}]" for index, value in ranking)
-    return f"[{''.join(pairs)}]"
-
-
-def ranking_json(ranking: RankedClasses) -> str:
-    """Write a ranking as the original's server of 0.7 does: a JSON object, all of texts."""
-    pairs = (f'"{index}":"{java_float(value)}"' for index, value in ranking)
-    return f"{{{','.join(pairs)}}}"
+    return {"value": encodings.encode_result(outputs)}
 
 
 def encode_ranked(
     native: bool,
     names: Sequence[str],
     ranked: Sequence[RankedClasses],
-    text_of: Callable[[RankedClasses], str] = ranking_text,
+    text_of: Callable[[RankedClasses], str] = encodings.ranking_text,
 ) -> dict[str, str | bytes]:
     """Return the fields of the result hash for outputs filtered by `topN`, one ranking per output.
 
@@ -104,18 +89,12 @@ def encode_rows(native: bool, names: Sequence[str], outputs: Sequence[Array]) ->
     fields = encode_result(native, names, outputs)
     if native:
         return fields
-    return fields | {"pickTopN": "".join(map(rows_text, outputs))}
-
-
-def rows_text(output: Array) -> str:
-    """Write the rows of `pickTopN` as the original's server does: without a comma between them."""
-    rows = (f"[{','.join(map(java_float, row))}]" for row in output.tolist())
-    return f"[{''.join(rows)}]"
+    return fields | {"pickTopN": "".join(map(encodings.rows_text, outputs))}
 
 
 def encode_error(error: ServingError) -> dict[str, str | bytes]:
     """Return the fields of the result hash for an error, readable by original clients (`NaN`) and ours."""
-    return {"value": original_arrow.ERROR_VALUE, "error": error.message, "code": error.code}
+    return {"value": encodings.ERROR_VALUE, "error": error.message, "code": error.code}
 
 
 def mark_json(fields: Mapping[str, str | bytes], names: Sequence[str]) -> dict[str, str | bytes]:
@@ -138,7 +117,7 @@ def decode_arrays(fields: Mapping[bytes, bytes]) -> dict[str, Array]:
         raise error
     value = fields.get(b"value", b"")
     if fields.get(b"serde") != NATIVE:
-        return {str(index): array for index, array in enumerate(original_arrow.decode_result(value))}
+        return {str(index): array for index, array in enumerate(encodings.decode_result(value))}
     arrays = {name: np.asarray(output) for name, output in tensors.decode(value)[1].items()}
     if document := fields.get(JSON.encode()):
         arrays |= {name: _document(arrays[name].item()) for name in json.loads(document)}

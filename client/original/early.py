@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from cluster_serving.client.result import Result
 from cluster_serving.protocol.original.image_stream import STREAM, nested_text
-from cluster_serving.protocol.results import RankedClasses, ranking_json, ranking_text
+from cluster_serving.protocol.original.texts import ranking_json, ranking_text
+from cluster_serving.protocol.results import RankedClasses
 
 _SPARK = re.compile(r"^spark:", re.MULTILINE)
 """Section that only files of 0.7 and 0.8 have."""

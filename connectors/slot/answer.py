@@ -5,14 +5,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl
-from cluster_serving.protocol import columns
+from cluster_serving.protocol import columns, encodings
 from cluster_serving.protocol.columns import EACH
 from cluster_serving.protocol.dead_letters import MAX_DEAD_LETTERS, DeadLetter
 from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
-from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.payloads.files import remove
 from cluster_serving.protocol.pieces import END
 from cluster_serving.protocol.redis.dedicated import Commands
@@ -103,8 +102,8 @@ def write_answers(client: Commands, job: str, ttl_s: int, answers: Sequence[Answ
     versions: list[Argument] = [VERSION, version.encode()] if version else []
     end: list[Argument] = [END, ""]
     for entry, fields, letters, *_ in answers:
-        if image_stream.sent(job, entry):
-            fields = image_stream.result_fields(fields)
+        if encodings.is_early(job, entry.serde):
+            fields = encodings.early_result(fields)
         uri = to_bytes(entry.uri)
         key = natives + uri if entry.native else result_key_of(job, entry)
         channel = to_bytes(entry.reply_to) or channels + uri

@@ -16,10 +16,10 @@ from redis.exceptions import ResponseError
 
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers
+from cluster_serving.protocol.encodings import with_serde
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import GROUP, PRIORITIES, JobKeys
-from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 from cluster_serving.protocol.scripts import BACKLOG, CLAIM, HAND_OVER, HAND_OVER_ALL, Argument, Call, call, fields_of
 
@@ -350,10 +350,10 @@ class StreamReader:
 
     def _parse(self, stream: str, raw: list[tuple[bytes, Sequence[bytes] | None]]) -> list[Entry]:
         entries = []
-        parse = image_stream.parse_entry if self._job == image_stream.STREAM else parse_entry
         for entry_id, fields in raw:
             try:
-                entries.append(parse(entry_id, fields_of(fields or ()), self._streams[stream]))
+                given = with_serde(self._job, fields_of(fields or ()))
+                entries.append(parse_entry(entry_id, given, self._streams[stream]))
             except InvalidInput as error:
                 # The entry was deleted while pending, or is no request, so no client waits for an answer.
                 log.warning("stream %s: dropped an entry: %s", stream, error)

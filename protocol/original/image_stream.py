@@ -8,34 +8,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster_serving.protocol.entry import IMAGE, Entry
-from cluster_serving.protocol.entry import parse_entry as parse_later_entry
-from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.keys import NORMAL
+from cluster_serving.protocol.inputs import Array, Input
 from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original.floats import java_float
 
 STREAM = "image_stream"
 """Name of stream and job, fixed in those clients."""
 
+IMAGE = b"image"
+"""Value of `Entry.serde` for entries of these clients, which lack the field."""
 
-def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = NORMAL) -> Entry:
-    """Read an entry of these clients, or of later clients, which may use this job too.
-
-    Raises:
-        InvalidInput: If the entry has no `uri`, so that no result key is known.
-    """
-    if b"image" in fields and b"data" not in fields:
-        fields = {**fields, b"data": fields[b"image"], b"serde": IMAGE}
-    return parse_later_entry(entry_id, fields, priority)
+Fields = Mapping[bytes, bytes]
 
 
-def sent(job: str, entry: Entry) -> bool:
-    """Return True if a client of 0.7 or 0.8 sent the entry."""
-    return job == STREAM and entry.serde == IMAGE
+def is_early_job(job: str) -> bool:
+    """Return True for the job of clients of 0.7 and 0.8, which later clients may use, too."""
+    return job == STREAM
 
 
-def result_fields(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
+def with_serde(job: str, fields: Fields) -> Fields:
+    """Return the fields of an entry of a job; those of an entry of 0.7 or 0.8 as later clients write them."""
+    if job == STREAM and b"image" in fields and b"data" not in fields:
+        return {**fields, b"data": fields[b"image"], b"serde": IMAGE}
+    return fields
+
+
+def is_early(job: str, serde: bytes) -> bool:
+    """Return True if a client of 0.7 or 0.8 sent the request, whose `serde` is given."""
+    return job == STREAM and serde == IMAGE
+
+
+def decode_request(data: bytes) -> dict[str, Input]:
+    """Decode the field `image`: base64 of an image."""
+    return {"image": original_arrow.decode_text("image", data.decode("latin1"))}
+
+
+def early_result(fields: Mapping[str, str | bytes]) -> Mapping[str, str | bytes]:
     """Convert the fields of a result hash from the original's later encoding to the one that these clients read."""
     if "code" in fields:
         return fields

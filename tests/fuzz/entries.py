@@ -80,8 +80,8 @@ def main() -> None:
                 )
             for answer in found.values():
                 assert answer.fields.get("code", "INTERNAL") in ERRORS
-                if image_stream.sent(image_stream.STREAM, answer.entry):
-                    image_stream.result_fields(answer.fields)
+                if image_stream.is_early(image_stream.STREAM, answer.entry.serde):
+                    image_stream.early_result(answer.fields)
 
     for argument in sys.argv[1:]:
         if not argument.startswith("-"):

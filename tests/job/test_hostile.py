@@ -47,8 +47,8 @@ def check(model, *entries):
                 assert codes[-1] in ERRORS
                 assert fields["value"] == "NaN"
                 assert 0 < len(as_bytes(fields["error"])) <= MAX_MESSAGE_BYTES
-            if image_stream.sent(image_stream.STREAM, answer.entry):
-                image_stream.result_fields(fields)
+            if image_stream.is_early(image_stream.STREAM, answer.entry.serde):
+                image_stream.early_result(fields)
     assert not found
     return codes
 

@@ -174,7 +174,7 @@ def answered(client: str, fields: dict[str, str | bytes]) -> Any:
         result = read_result(raw)
         return result.top_n if b"topN" in raw else result.value
     if client == "image_stream":
-        return json.loads(image_stream.result_fields(fields)["value"].replace("][", "],["))
+        return json.loads(image_stream.early_result(fields)["value"].replace("][", "],["))
     # As the original's `OutputQueue` does.
     with pa.ipc.open_stream(base64.b64decode(raw[b"value"])) as reader:
         (output,) = (
@@ -249,8 +249,8 @@ def as_text(word: str | bytes) -> str:
 
 
 def answers(predictor: Predictor, stream: str, client: str, case: Case, count: int) -> list[Any]:
-    parse = image_stream.parse_entry if stream == image_stream.STREAM else parse_entry
-    entries = [parse(b"%d-0" % number, fields) for number, fields in enumerate(messages(client, case)[:count])]
+    given = [image_stream.with_serde(stream, fields) for fields in messages(client, case)[:count]]
+    entries = [parse_entry(b"%d-0" % number, fields) for number, fields in enumerate(given)]
     results = predictor.start([Request(entry, entry.decode()[1]) for entry in entries], alone=True).answers()
     assert [result.entry.uri for result in results] == [entry.uri for entry in entries]
     return [answered(client, dict(result.fields)) for result in results]

@@ -50,7 +50,7 @@ def test_pick_top_n_keeps_the_first_rows():
 def test_clients_of_0_7_and_0_8_read_different_texts():
     for text, expected in (("topN(2)", "[[2,37.4][0,0.1]]"), ("top_n(2)", '{"2":"37.4","0":"0.1"}')):
         fields = make_encoder(text)(False, ["y"], [np.array([0.1, 0, 37.4], "f4")])
-        assert image_stream.result_fields(fields) == {"value": expected}
+        assert image_stream.early_result(fields) == {"value": expected}
         assert as_original(read_result({b"topN": b"", b"value": fields["value"].encode()})).shape == (2, 2)
 
 

@@ -13,7 +13,8 @@ from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.original.arrow import ERROR_VALUE
-from cluster_serving.protocol.results import Outputs, ranking_text, rows_text
+from cluster_serving.protocol.original.texts import ranking_text, rows_text
+from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.values.number_lists import own_digits
 
 
