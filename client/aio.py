@@ -16,18 +16,27 @@ from typing import TYPE_CHECKING, Any, overload
 import redis.asyncio
 from redis.exceptions import RedisError
 
+from cluster_serving.client.abilities import (
+    PIECE_TIMEOUT,
+    TIMEOUT,
+    AsyncPieces,
+    AsyncSubscription,
+    Batch,
+    Dispatcher,
+    PieceIteration,
+    PieceOrRestart,
+    check,
+    pieces_of,
+    wait_for,
+)
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.connected import RECONNECT_SECONDS, Reconnecting
 from cluster_serving.client.convert import inputs_of
-from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import SCAN_COUNT, batched, fetch, fetch_recent, result_timeout_async, results_of
-from cluster_serving.client.many import TIMEOUT, Batch, check
-from cluster_serving.client.pieces import PIECE_TIMEOUT, AsyncPieces, PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.queues import check_query, looks
 from cluster_serving.client.result import Result, read_result
-from cluster_serving.client.subscription import AsyncSubscription, wait_for
 from cluster_serving.client.texts import TextInputs, converted
 from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, JobKeys

@@ -16,10 +16,19 @@ from typing import Any, overload
 
 from redis.exceptions import RedisError
 
+from cluster_serving.client.abilities import (
+    PIECE_TIMEOUT,
+    TIMEOUT,
+    Batch,
+    Dispatcher,
+    PieceIteration,
+    Pieces,
+    check,
+    results_in_thread,
+)
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.connected import Queue
 from cluster_serving.client.convert import inputs_of
-from cluster_serving.client.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import (
     SCAN_COUNT,
@@ -31,8 +40,6 @@ from cluster_serving.client.fetch import (
     results_of,
     stored,
 )
-from cluster_serving.client.many import TIMEOUT, Batch, check, results_in_thread
-from cluster_serving.client.pieces import PIECE_TIMEOUT, PieceIteration, Pieces
 from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result, read_result
 from cluster_serving.client.texts import converted

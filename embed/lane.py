@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from redis.exceptions import RedisError
 
-from cluster_serving.client.dispatcher import Dispatcher
-from cluster_serving.client.many import Batch
+from cluster_serving.client.answers.many import Batch
+from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.client.result import Result
 from cluster_serving.embed.columns import Columns, Scored, collected, gathered, length, piece, rows
 from cluster_serving.embed.lull import Lull

@@ -13,7 +13,7 @@ from typing import Any
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.recorder import LoadRecorder
 from cluster_serving.bench.load.target import Endpoint, read_result
-from cluster_serving.client.subscription import RECHECK, new_channel, replies_in
+from cluster_serving.client.announcements import RECHECK, new_channel, replies_in
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.redis.connection import connect

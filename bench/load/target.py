@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from cluster_serving.bench.load import payload
 from cluster_serving.bench.load.http_client import HttpClient, Response, encode_request
 from cluster_serving.bench.load.payload import Record
-from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.protocol.errors import ResultTimeout, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.redis.connection import connect_async

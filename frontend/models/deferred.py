@@ -7,8 +7,8 @@ from typing import Any
 
 import redis.asyncio
 
-from cluster_serving.client.dispatcher import Dispatcher, Pending
-from cluster_serving.client.pieces import PieceIteration, PieceOrRestart, pieces_of
+from cluster_serving.client.answers.pieces import PieceIteration, PieceOrRestart, pieces_of
+from cluster_serving.client.dispatching.dispatcher import Dispatcher, Pending
 from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.models.turns import AT_ONCE
 from cluster_serving.protocol.entry import PIECES
@@ -96,5 +96,5 @@ class DeferredDispatcher(Dispatcher):
         begin: Callable[[], Awaitable[None]] | None = None,
         keep: bool = False,
     ) -> AsyncGenerator[PieceOrRestart, None]:
-        """Yield the pieces of an answer, each within `timeout` seconds; see `client.pieces.pieces_of`."""
+        """Yield the pieces of an answer, each within `timeout` seconds; see `client.answers.pieces.pieces_of`."""
         return pieces_of(self.db, self._subscription, answer, timeout, partial(translated, self.db), begin, keep)

@@ -10,8 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from cluster_serving.client.answers.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.enqueue import RequestOptions
-from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result
 from cluster_serving.frontend.caller import origin, request_id

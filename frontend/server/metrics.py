@@ -103,7 +103,7 @@ class Metrics:
         self._instances(model, protocol).observe(instances)
 
     def redis(self, step: str, seconds: float) -> None:
-        """Count a step of the dispatcher; see `observe` of `client.dispatcher.Dispatcher`."""
+        """Count a step of the dispatcher; see `observe` of `client.dispatching.dispatcher.Dispatcher`."""
         self._timers[f"redis.{step}"].update(seconds)
         self._redis(step).observe(seconds)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from redis.exceptions import ResponseError, TimeoutError
 
-from cluster_serving.client.connection import DedicatedAsyncConnection
+from cluster_serving.client.dispatching.connection import DedicatedAsyncConnection
 from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.scripts import Call, Script
 

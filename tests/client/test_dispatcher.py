@@ -6,9 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from cluster_serving.client import dispatcher as dispatcher_module
-from cluster_serving.client import subscription
-from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client import announcements
+from cluster_serving.client.dispatching import dispatcher as dispatcher_module
+from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
 from cluster_serving.connectors.slot.answer import MAX_PUBLISHED_BYTES
 from cluster_serving.protocol.compat import timeout as time_limit
@@ -71,7 +71,7 @@ def test_small_results_come_with_the_news_of_them_and_large_ones_are_fetched(red
 
 
 def test_failures_are_the_errors_of_the_table(redis_server, job, monkeypatch):
-    monkeypatch.setattr(subscription, "_SUBSCRIBE_TIMEOUT", 0.5)
+    monkeypatch.setattr(announcements, "SUBSCRIBE_TIMEOUT", 0.5)
 
     async def main():
         dispatcher = Dispatcher(connect_async(url=redis_server.url))

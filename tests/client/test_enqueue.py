@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import AsyncInputQueue, InputQueue, InvalidInput, OutputQueue, QueueFull, ResultTimeout
-from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import DEFAULTS, RequestOptions, split
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.limits import publish_limits

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 
-from cluster_serving.client import InputQueue, OutputQueue, subscription
+from cluster_serving.client import InputQueue, OutputQueue, announcements
 
 pytestmark = pytest.mark.usefixtures("echo")
 
@@ -35,7 +35,7 @@ def in_child(function, meanwhile=lambda: None):
 @pytest.fixture(autouse=True)
 def _without_rechecks(monkeypatch):
     """A message that another process takes is otherwise noticed after five seconds."""
-    monkeypatch.setattr(subscription, "RECHECK", 60.0)
+    monkeypatch.setattr(announcements, "RECHECK", 60.0)
 
 
 def ask(queue, number):

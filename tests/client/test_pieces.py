@@ -21,7 +21,7 @@ from cluster_serving.client import (
     RequestLost,
     Restarted,
     ResultTimeout,
-    subscription,
+    announcements,
 )
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.pieces import PieceWriter
@@ -288,7 +288,7 @@ def test_a_piece_that_takes_too_long_ends_the_request(redis_server, db, job, que
 
 
 def test_a_request_that_redis_has_lost_is_told(redis_server, db, job, queue, monkeypatch):
-    monkeypatch.setattr(subscription, "RECHECK", 0.5)
+    monkeypatch.setattr(announcements, "RECHECK", 0.5)
     pieces = queue.stream(request(1, 1), timeout=20)
     threading.Timer(0.3, lambda: db.delete(job)).start()
     with pytest.raises(RequestLost):

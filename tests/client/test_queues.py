@@ -22,7 +22,7 @@ from cluster_serving.client import (
     RequestLost,
     ResultTimeout,
     ServingError,
-    subscription,
+    announcements,
 )
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, JobKeys
@@ -351,7 +351,7 @@ def test_a_timeout_of_a_job_that_has_run_does_not_doubt_its_name(queues, db, job
 
 
 def test_a_request_that_redis_has_lost_is_told_so_before_its_timeout(redis_server, db, job, monkeypatch):
-    monkeypatch.setattr(subscription, "RECHECK", 0.1)
+    monkeypatch.setattr(announcements, "RECHECK", 0.1)
 
     def ask():
         with InputQueue(port=redis_server.port, name=job, reconnect=0) as requests:
@@ -367,7 +367,7 @@ def test_a_request_that_redis_has_lost_is_told_so_before_its_timeout(redis_serve
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_query_notices_that_redis_has_lost_a_request_of_its_process(redis_server, db, job, monkeypatch, asynchronous):
-    monkeypatch.setattr(subscription, "RECHECK", 0.1)
+    monkeypatch.setattr(announcements, "RECHECK", 0.1)
 
     def query():
         with OutputQueue(url=redis_server.url, name=job) as results:

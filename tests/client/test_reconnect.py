@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, RedisUnavailable
-from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.client.result import read_result
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.redis.connection import connect_async

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, subscription
+from cluster_serving.client import AsyncInputQueue, AsyncOutputQueue, InputQueue, OutputQueue, announcements
 from cluster_serving.protocol.redis import dedicated, reconnecting
 from cluster_serving.protocol.redis.connection import connect, connect_async
 from tests.support.fixtures.stalling import StallingProxy
@@ -21,7 +21,7 @@ IDLE = 0.2
 @pytest.fixture(autouse=True)
 def _without_rechecks(monkeypatch):
     """Only the check of a silent connection may notice that it is dead."""
-    monkeypatch.setattr(subscription, "RECHECK", 3600.0)
+    monkeypatch.setattr(announcements, "RECHECK", 3600.0)
     monkeypatch.setattr(dedicated, "_TRUSTED_S", IDLE)
     for module in (dedicated, reconnecting):
         monkeypatch.setattr(module, "CHECK_TIMEOUT", IDLE)

@@ -8,7 +8,8 @@ import pytest
 import redis
 
 from cluster_serving.client import AsyncOutputQueue
-from cluster_serving.client.subscription import Subscription, replies_in, uris_in
+from cluster_serving.client.announcements import replies_in, uris_in
+from cluster_serving.client.subscription import Subscription
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.results import encode_result

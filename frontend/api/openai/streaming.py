@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from cluster_serving.client.pieces import PieceOrRestart, Restarted
+from cluster_serving.client.answers.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.openai import completions
 from cluster_serving.frontend.api.openai.codecs import Completions
 from cluster_serving.frontend.models.registry import PublishedModel

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from cluster_serving.client.pieces import PieceOrRestart, Restarted
+from cluster_serving.client.answers.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.idempotency import IdempotencyKeys
 from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.original import instances, predictions

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from cluster_serving.client.answers.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.enqueue import RequestOptions
-from cluster_serving.client.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.positions import Position
 from cluster_serving.frontend.errors import RequestNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
-from cluster_serving.client.pieces import Restarted
+from cluster_serving.client.answers.pieces import Restarted
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2 import messages as v2_messages
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata

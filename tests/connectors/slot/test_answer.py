@@ -3,7 +3,7 @@
 import pytest
 import redis
 
-from cluster_serving.client.subscription import replies_in
+from cluster_serving.client.announcements import replies_in
 from cluster_serving.connectors.slot.answer import MAX_PUBLISHED_BYTES, Answer, dead_letter, write_answers
 from cluster_serving.connectors.slot.groups import create_group
 from cluster_serving.connectors.slot.stream import StreamReader

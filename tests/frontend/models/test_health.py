@@ -6,7 +6,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from cluster_serving.client import subscription
+from cluster_serving.client import announcements
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.health import Health
@@ -121,7 +121,7 @@ def test_a_job_is_watched_once_however_many_ask(redis_server, report, job):
 
 
 def test_a_redis_that_is_away_is_not_ready_but_alive(monkeypatch):
-    monkeypatch.setattr(subscription, "_SUBSCRIBE_TIMEOUT", 0.5)
+    monkeypatch.setattr(announcements, "SUBSCRIBE_TIMEOUT", 0.5)
     running = Running(arguments.read(["--redisUrl=redis://127.0.0.1:1", "--port=0", "--grpcPort=0"], {}))
     try:
         assert httpx.get(f"{running.url}/health/live").json() == {"live": True}

@@ -21,12 +21,13 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from cluster_serving.client import trace
+from cluster_serving.client.announcements import RECONNECT_PAUSE, new_channel, replies_in
 from cluster_serving.client.cancel import discard_file, withdraw_call
-from cluster_serving.client.connection import DedicatedAsyncConnection
+from cluster_serving.client.dispatching.connection import DedicatedAsyncConnection
+from cluster_serving.client.dispatching.subscription import AsyncSubscription
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.fetch import request_lost, result_timeout_async
 from cluster_serving.client.positions import Position
-from cluster_serving.client.subscription import RECONNECT_PAUSE, AsyncSubscription, new_channel, replies_in
 from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.entry import RESULT, request_fields

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NoReturn, Union
 from redis.exceptions import RedisError
 
 from cluster_serving.client.cancel import cancel, discard_file, withdraw_call
+from cluster_serving.client.dispatching.subscription import AsyncSubscription, wait_for
 from cluster_serving.client.fetch import request_lost, result_timeout, result_timeout_async
 from cluster_serving.client.positions import Position, RecentEntries
 from cluster_serving.client.result import Result, read_result
-from cluster_serving.client.subscription import AsyncSubscription, Subscription, wait_for
+from cluster_serving.client.subscription import Subscription
 from cluster_serving.protocol import token_counts
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ServingError
 from cluster_serving.protocol.keys import JobKeys

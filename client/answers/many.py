@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from redis.exceptions import RedisError
 
 from cluster_serving.client.convert import inputs_of, stacked
-from cluster_serving.client.dispatcher import Dispatcher
+from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
 from cluster_serving.client.result import Result, all_failed, failed, read_outcomes, read_result
 from cluster_serving.client.texts import TextInputs, converted, learn

@@ -1,0 +1,1 @@
+"""Answers that are more than one result: of many requests, and in pieces."""

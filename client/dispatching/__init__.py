@@ -1,0 +1,1 @@
+"""The requests of an event loop, sent and answered together."""
