@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -37,6 +38,7 @@ class Subscription:
         self._client = client
         self._pubsub: redis.client.PubSub | None = None
         self._subscribed: set[str] = set()
+        self._dropped: deque[str] = deque()
         self.reply_channel = new_channel(job)
 
     def subscribe(self, channel: str) -> bool:
@@ -48,6 +50,8 @@ class Subscription:
             redis.RedisError: If Redis cannot be used, or does not confirm it in time.
         """
         self._check()
+        while self._dropped:
+            self.unsubscribe(self._dropped.popleft())
         if channel in self._subscribed:
             return False
         if self._pubsub is None:
@@ -65,6 +69,10 @@ class Subscription:
         if channel in self._subscribed and self._pubsub is not None:
             self._subscribed.discard(channel)
             self._pubsub.unsubscribe(channel)  # type: ignore[no-untyped-call]
+
+    def drop(self, channel: str) -> None:
+        """Unsubscribe from a channel at the next `subscribe`; any thread may call this, at any time."""
+        self._dropped.append(channel)
 
     def wait(self, channel: str, uri: str, fetch: Callable[[Fields], T | None], timeout: float) -> T | None:
         """Wait until `fetch` returns a result; call `fetch` whenever the uri is announced.
@@ -110,6 +118,7 @@ class Subscription:
         """Close the connection."""
         pubsub, self._pubsub = self._pubsub, None
         self._subscribed.clear()
+        self._dropped.clear()
         if pubsub is not None:
             pubsub.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Union
 
 from redis.exceptions import RedisError
 
+from cluster_serving.client.answers.dropped import DROPPED
 from cluster_serving.client.cancel import cancel, discard_file, withdraw_call
 from cluster_serving.client.dispatching.subscription import AsyncSubscription, wait_for
 from cluster_serving.client.fetch import request_lost, result_timeout, result_timeout_async
@@ -60,6 +62,7 @@ class PieceIteration:
         last_id: Id of the latest piece, from which `resume` of a queue goes on.
         position: Position of the request, if it is known.
         ended: True once the last piece was read.
+        closing: True once the iterator is closed, as it is not where it is only dropped.
         tokens: Numbers of tokens that came with the end, if they were wanted (`protocol.token_counts`).
     """
 
@@ -71,6 +74,7 @@ class PieceIteration:
         self.last_id = after
         self.position: Position | None = None
         self.ended = False
+        self.closing = False
         self.tokens: TokenCounts = {}
 
     def read(self) -> Procedure[list[Piece]]:
@@ -98,10 +102,19 @@ class PieceIteration:
         recent: RecentEntries,
     ) -> Iterator[PieceOrRestart | None]:
         """Yield None, and then the pieces; `subscription` is to their channel. See `pieces_of` for the arguments."""
-        channel = JobKeys(self.job).pieces(self.uri)
+        channel, process = JobKeys(self.job).pieces(self.uri), os.getpid()
+        DROPPED.prepare()
 
         def read(_: Fields) -> list[Piece] | None:
             return run(db, self.read()) or None
+
+        def leave() -> None:
+            run(db, self.leave())
+            recent.forget(self.uri)
+
+        def unsubscribe() -> None:
+            with suppress(RedisError):
+                subscription.unsubscribe(channel)
 
         try:
             yield None
@@ -111,20 +124,26 @@ class PieceIteration:
                 if pieces is None:
                     raise result_timeout(db, self.job, timeout, self.uri)
                 yield from self.take(pieces)
+        except GeneratorExit:
+            if self.closing:
+                leave()
+                unsubscribe()
+            elif os.getpid() == process and not sys.is_finalizing():
+                # Dropped. A process that is about to be gone can send nothing, and a child leaves its parent's request.
+                subscription.drop(channel)
+                DROPPED.add(leave)
         except RedisUnavailable:
             # `resume` can go on.
+            recent.forget(self.uri)
+            unsubscribe()
             raise
         except BaseException:
-            # A process that is about to be gone can send nothing, and leaves its request as it is.
-            if not sys.is_finalizing():
-                run(db, self.leave())
+            leave()
+            unsubscribe()
             raise
         else:
-            run(db, self.leave())
-        finally:
-            recent.forget(self.uri)
-            with suppress(RedisError):
-                subscription.unsubscribe(channel)
+            leave()
+            unsubscribe()
 
     def leave(self) -> Procedure[None]:
         """Stop the request, unless its answer has ended, and delete the pieces, which otherwise expire."""
@@ -182,6 +201,7 @@ class Pieces(_Started, Iterator[PieceOrRestart]):
 
     def close(self) -> None:
         """Stop the request at its next piece, unless it has ended."""
+        self._answer.closing = True
         self._pieces.close()
 
 

@@ -1,6 +1,8 @@
 """Answers in pieces: a handler that generates, a real Redis, and the clients."""
 
 import asyncio
+import gc
+import os
 import subprocess
 import sys
 import threading
@@ -28,6 +30,7 @@ from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.fixtures.generating import generating
+from tests.support.fixtures.waiting import wait_until
 
 ENDLESS = """
     import time
@@ -188,11 +191,13 @@ def test_an_iterator_that_is_left_stops_the_model(redis_server, db, job, queue, 
 @pytest.mark.parametrize("leave", [lambda pieces: pieces.close(), lambda pieces: None])
 def test_an_iterator_that_was_not_begun_stops_its_request_too(db, job, queue, leave):
     leave(queue.stream({"x": [1.0]}))
-    assert db.xlen(job) == 0
-    assert not db.pubsub_channels(f"*{job}*")
+    wait_until(lambda: not db.xlen(job), 10)
     queue.enqueue("resumed", x=[1.0])
     leave(queue.resume("resumed"))
-    assert db.xlen(job) == 0
+    wait_until(lambda: not db.xlen(job), 10)
+    # Channels of iterators that were dropped are left with the next subscription.
+    queue.stream({"x": [1.0]}).close()
+    assert not db.xlen(job)
     assert not db.pubsub_channels(f"*{job}*")
 
 
@@ -359,3 +364,31 @@ def test_a_generator_that_hangs_fails_its_request_and_the_next_one_is_answered(r
         with pytest.raises(InferenceTimeout, match=r"within 1 s \(inferenceTimeout\)"):
             next(pieces)
         assert numbers(queue.stream({"count": np.int64(3)})) == [0, 1, 2]
+
+
+def test_an_iterator_may_be_collected_in_the_middle_of_a_call_of_the_client(redis_server, db, job, queue, tmp_path):
+    with generating(redis_server.port, job, tmp_path, ENDLESS):
+        pieces = queue.stream({"pause": np.float32(0.01)})
+        assert numbers([next(pieces)]) == [0]
+        pieces.itself = pieces
+        del pieces
+        with queue.db.connection_pool._lock:
+            gc.collect()
+        wait_until(lambda: not db.xlen(job), 10)
+        # Its thread is free for the next one, and has its subscription back.
+        with queue.stream({"pause": np.float32(0.01)}) as again:
+            assert numbers([next(again)]) == [0]
+    assert len(queue._subscription._subscribed) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_child_that_drops_an_iterator_of_its_parent_stops_nothing(redis_server, job, queue, tmp_path):
+    with generating(redis_server.port, job, tmp_path):
+        pieces = queue.stream(request(0, 10))
+        assert numbers([next(pieces)]) == [0]
+        child = os.fork()
+        if not child:
+            del pieces
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert numbers(pieces) == [*range(1, 10)]
