@@ -177,7 +177,8 @@ class Predictor:
     def close(self) -> None:
         """Release the model, or the handler and its models."""
         if self._decoders:
-            self._decoders.shutdown()
+            # Python may collect a predictor in any thread: this waits for none.
+            self._decoders.shutdown(wait=False)
         self._loaded.close()
 
     def report(self) -> SlotReport:
