@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 # Flink cancels, and updates metrics, when a turn ends.
 _LONGEST_TURN_S, _LONGEST_WAIT_S = 0.2, 1.0
+# In process mode it ends the process though a turn goes on; few turns may end, see `connectors.slot.reading`.
+_LONGEST_OF_PROCESS_S = 5.0
 _CANCEL_LOOK_S = 0.2
 _LATE_S = 0.05
 """Seconds of a batch after which other slots get what was read for this one."""
@@ -60,6 +62,7 @@ class Serving:
         models: The models that are loaded.
         stages: What makes the stages of a queue, in their order.
         metrics: Metrics of the function that reads.
+        end: File in which the process records its end, see `Attempt.end`.
         is_cancelled: Returns True if Flink cancels the slot.
 
     Attributes:
@@ -73,18 +76,22 @@ class Serving:
         models: HostedModels,
         stages: Sequence[MakeStage],
         metrics: Metrics,
+        end: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._options = options
         self._shared = shared
         self._models = models
         self._is_cancelled = is_cancelled
+        self._longest_turn_s, self._longest_wait_s = _LONGEST_TURN_S, _LONGEST_WAIT_S
+        if options.execution_mode == "process":
+            self._longest_turn_s = self._longest_wait_s = _LONGEST_OF_PROCESS_S
         consumer = JobKeys(options.redis.job).consumer(0, shared.index)
         client = connect(options.redis)
         self._host = Host(
             *(shared.index, client, DedicatedConnection(client), RedisClock(client)),
             *(GenerationView(client, options.redis), consumer, metrics, stages),
-            options.model_parallelism,
+            *(options.model_parallelism, end),
         )
         several = options.model_parallelism > 1
         self._others_of_job = OtherSlots(self._host, options) if several else None
@@ -144,7 +151,7 @@ class Serving:
 
     def _turn(self) -> Iterator[GatheredBatch]:
         now = time.monotonic()
-        end = now + _LONGEST_WAIT_S
+        end = now + self._longest_wait_s
         is_busy = False
         while time.monotonic() < end:
             try:
@@ -156,7 +163,7 @@ class Serving:
                 return
             if name:
                 if not is_busy:
-                    is_busy, end = True, time.monotonic() + _LONGEST_TURN_S
+                    is_busy, end = True, time.monotonic() + self._longest_turn_s
                 with self._beside(name):
                     try:
                         entries = self._queue(name).read()

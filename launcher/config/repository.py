@@ -101,8 +101,6 @@ def problem(config: Config, found: Repository) -> str:
             f"{key}, and {several} has a fixed number of slots; remove the key (modelParallelism sets the slots, and "
             "threadPerModel the threads of each)"
         )
-    if config.execution_mode != "thread":
-        return f"executionMode: {config.execution_mode}, and {several} runs in thread mode alone; remove the key"
     if config.target != "local":
         return f"flink.target is {config.target}, and {several} runs on this machine alone; start a job for each model"
     if "+cluster://" in config.redis_url:

@@ -116,7 +116,6 @@ def test_a_model_with_wrong_keys_is_refused_and_harms_no_other(root, read, text,
     [
         ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and a job that serves several models has a fixed number"),
         ("autoscale.max", 3, "autoscale.max: 3, and"),
-        ("executionMode", "process", "executionMode: process, and a job that serves several models runs in thread"),
         ("flink.target", "remote", "flink.target is remote, and a job that serves several models runs on this machine"),
         ("jobName", "a", "jobName is a, which is also the name of a model; set another jobName"),
     ],
