@@ -22,6 +22,7 @@ from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.leaving import Left
+from cluster_serving.job.hosting.left_in_redis import LeftInRedis
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.other_slots import OtherSlots, claim_all, forget_left
 from cluster_serving.job.hosting.queue import Host, ModelQueue
@@ -95,7 +96,7 @@ class Serving:
         )
         several = options.model_parallelism > 1
         self._others_of_job = OtherSlots(self._host, options) if several else None
-        self._left = Left.of(options.redis.name) if several else None
+        self._left = _left(self._host, options) if several else None
         self._lock = threading.Lock()
         self._began = 0.0
         """Begin of the batch that is computed; 0 for none."""
@@ -257,7 +258,8 @@ class Serving:
         view, now = self._host.view, time.monotonic()
         # An idle job looks now and then only.
         if now >= self._next_view:
-            self._next_view = now + (IDLE_LOOK_S if self._reads.is_idle else 0.0)
+            may_wait = self._reads.is_idle and not isinstance(self._left, LeftInRedis)
+            self._next_view = now + (IDLE_LOOK_S if may_wait else 0.0)
             view.look()
         self._shared.ticks.generations = view.fields
         self._shared.ticks.problem = ""
@@ -363,6 +365,11 @@ class Serving:
             queue.start_over()
         self._shared.ticks.problem = str(refusal(self._host.client, error) or "")
         self._backoff.failed(error)
+
+
+def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:
+    """Return what slots leave to each other: in process mode each has a process."""
+    return LeftInRedis(host, options) if options.execution_mode == "process" else Left.of(options.redis.name)
 
 
 def _is_gone(error: ResponseError) -> bool:
