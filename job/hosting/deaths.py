@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.redis import write_hash
+from cluster_serving.connectors.slot.worker import STOPPED, read_end
 from cluster_serving.protocol.hosting.orders import DEATHS
 from cluster_serving.protocol.keys import GROUP, JobKeys, as_text
 
@@ -34,7 +35,9 @@ def cause(client: Any, model: str) -> str:
 
 
 def _has_died(attempt: Attempt) -> bool:
-    return bool(attempt.process) and not attempt.traceback and not attempt.runs
+    ended = attempt.process and not attempt.traceback and not attempt.runs
+    # Of a process that Flink has ended, the request is not the cause.
+    return bool(ended) and read_end(attempt.end) != STOPPED
 
 
 def _is_pending(client: Any, keys: JobKeys, field: str) -> bool:

@@ -26,6 +26,7 @@ from cluster_serving.connectors.slot.answering import Answering
 from cluster_serving.connectors.slot.peers import HEARTBEAT_S
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeAnswerStage, MakeStage
+from cluster_serving.connectors.slot.worker import record_end
 from cluster_serving.job.hosting.beats import Beats
 from cluster_serving.job.hosting.changes import Changes
 from cluster_serving.job.hosting.models import HostedModels
@@ -39,7 +40,8 @@ _BUSY_LOOK_S = 0.05
 
 
 def _table(options: JobOptions, context: RuntimeContext) -> Table:
-    return Table.of(options.redis.name, subtask_index(context), attempt_number(context))
+    end = record_end() if options.execution_mode == "process" else ""
+    return Table.of(options.redis.name, subtask_index(context), attempt_number(context), end)
 
 
 class TurnSource(SelfClosing, FlatMapFunction):
@@ -106,7 +108,8 @@ class HostingWindow(SelfClosing, KeyedProcessFunction):
             if table.models is None:
                 raise RuntimeError("the window and the models of a slot are in different processes")
             table.serving = Serving(
-                *(self._options, table.shared, table.models, self._stages, self._metrics, self._is_cancelled)
+                *(self._options, table.shared, table.models, self._stages, self._metrics, table.end),
+                self._is_cancelled,
             )
             self.close_with(table.serving.close)
         try:
@@ -125,7 +128,8 @@ class HostingInference(SelfClosing, FlatMapFunction):
         """Load the models; if none can be loaded, the launcher shows an error and cancels the job."""
         self._table = _table(self._options, runtime_context)
         metrics, attempt = self._table.once(runtime_context.get_metrics_group()), attempt_number(runtime_context)
-        self._models = HostedModels(self._options, self._table.shared, metrics, first_attempt=not attempt)
+        shared, end = self._table.shared, self._table.end
+        self._models = HostedModels(self._options, shared, metrics, end, first_attempt=not attempt)
         self._table.models = self._models
         changes = Changes(self._options, self._models)
         self.close_with(changes.close, self._models.close)

@@ -40,13 +40,20 @@ class HostedModel:
         client: Connection to the job's Redis.
         metrics: Metrics of the function around the models.
         secret: Secret and salt of an encrypted model.
+        end: File in which the process records its end, see `Attempt.end`.
 
     Raises:
         Exception: If the model cannot be loaded.
     """
 
     def __init__(
-        self, options: JobOptions, index: int, client: redis.Redis, metrics: Metrics, secret: tuple[str, str]
+        self,
+        options: JobOptions,
+        index: int,
+        client: redis.Redis,
+        metrics: Metrics,
+        secret: tuple[str, str],
+        end: str = "",
     ) -> None:
         self.options = options
         # redis-py types its commands as if they might be awaitable.
@@ -56,7 +63,7 @@ class HostedModel:
         self._watch = Watch(self.shared.counts)
         self._predictor = Predictor.of(fitted(options).in_slot(index), secret, self.shared.counts, self._watch)
         self._predictor.send_pieces(PieceWriter(client, options.redis))
-        self._computing = Computing(options, self._predictor, client, metrics)
+        self._computing = Computing(options, self._predictor, client, metrics, end)
         self._reported = self._predictor.learned
         self._counted = self._hung = 0
 

@@ -46,6 +46,7 @@ class HostedModels:
         options: Options of the job.
         shared: What the slot of the job shares.
         metrics: Metrics of the function around the models.
+        end: File in which the process records its end, see `Attempt.end`.
         first_attempt: False if Flink has started this slot again.
 
     Attributes:
@@ -65,12 +66,15 @@ class HostedModels:
         ModelError: If none can be loaded; that has been reported.
     """
 
-    def __init__(self, options: JobOptions, shared: SharedSlot, metrics: Metrics, first_attempt: bool = True) -> None:
+    def __init__(
+        self, options: JobOptions, shared: SharedSlot, metrics: Metrics, end: str = "", first_attempt: bool = True
+    ) -> None:
         self._options = options
         self._keys = JobKeys(options.redis.job)
         # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
         self._metrics = metrics
+        self._end = end
         self.served: dict[str, HostedModel] = {}
         self.queues: dict[str, HostedModel | AbsentModel] = {}
         self.reports: dict[str, SlotReport] = {}
@@ -202,7 +206,7 @@ class HostedModels:
             raise ModelError(one.refused)
         permissions.check(self.client, one.name)
         own = self._options.of_hosted(one)
-        return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret)
+        return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
 
     def begin(self, one: HostedOptions, kept: Mapping[str, str]) -> Change:
         """Return the change to a model as its record says, which is loaded if it can be."""

@@ -43,6 +43,7 @@ class Host:
         metrics: Metrics of the function that reads.
         stages: What makes the stages of a queue, in their order.
         slots: Number of slots of the job.
+        end: File in which the process records its end, see `Attempt.end`.
     """
 
     index: int
@@ -54,6 +55,7 @@ class Host:
     metrics: Metrics
     stages: Sequence[MakeStage]
     slots: int
+    end: str
 
     def is_left(self, consumer: bytes) -> bool:
         """Return True if a consumer is that of a slot that the job has no more: it had several before."""
@@ -106,7 +108,7 @@ class ModelQueue:
         self._size = size
         self._slots = host.slots
         self._stages = [make(slot) for make in host.stages]
-        self._recovery = Recovery(slot, "", self._stages)
+        self._recovery = Recovery(slot, host.end, self._stages)
         self._gathering = Gathering(options.batch, counts, any_size=bool(options.model.padding))
         self._gathering.flow = self.flow
         self._held: list[Entry] = []

@@ -22,6 +22,7 @@ from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.leaving import Left
+from cluster_serving.job.hosting.left_in_redis import LeftInRedis
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.other_slots import OtherSlots, claim_all, forget_left
 from cluster_serving.job.hosting.queue import Host, ModelQueue
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 # Flink cancels, and updates metrics, when a turn ends.
 _LONGEST_TURN_S, _LONGEST_WAIT_S = 0.2, 1.0
+# In process mode it ends the process though a turn goes on; few turns may end, see `connectors.slot.reading`.
+_LONGEST_OF_PROCESS_S = 5.0
 _CANCEL_LOOK_S = 0.2
 _LATE_S = 0.05
 """Seconds of a batch after which other slots get what was read for this one."""
@@ -60,6 +63,7 @@ class Serving:
         models: The models that are loaded.
         stages: What makes the stages of a queue, in their order.
         metrics: Metrics of the function that reads.
+        end: File in which the process records its end, see `Attempt.end`.
         is_cancelled: Returns True if Flink cancels the slot.
 
     Attributes:
@@ -73,22 +77,26 @@ class Serving:
         models: HostedModels,
         stages: Sequence[MakeStage],
         metrics: Metrics,
+        end: str = "",
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._options = options
         self._shared = shared
         self._models = models
         self._is_cancelled = is_cancelled
+        self._longest_turn_s, self._longest_wait_s = _LONGEST_TURN_S, _LONGEST_WAIT_S
+        if options.execution_mode == "process":
+            self._longest_turn_s = self._longest_wait_s = _LONGEST_OF_PROCESS_S
         consumer = JobKeys(options.redis.job).consumer(0, shared.index)
         client = connect(options.redis)
         self._host = Host(
             *(shared.index, client, DedicatedConnection(client), RedisClock(client)),
             *(GenerationView(client, options.redis), consumer, metrics, stages),
-            options.model_parallelism,
+            *(options.model_parallelism, end),
         )
         several = options.model_parallelism > 1
         self._others_of_job = OtherSlots(self._host, options) if several else None
-        self._left = Left.of(options.redis.name) if several else None
+        self._left = _left(self._host, options) if several else None
         self._lock = threading.Lock()
         self._began = 0.0
         """Begin of the batch that is computed; 0 for none."""
@@ -144,7 +152,7 @@ class Serving:
 
     def _turn(self) -> Iterator[GatheredBatch]:
         now = time.monotonic()
-        end = now + _LONGEST_WAIT_S
+        end = now + self._longest_wait_s
         is_busy = False
         while time.monotonic() < end:
             try:
@@ -156,7 +164,7 @@ class Serving:
                 return
             if name:
                 if not is_busy:
-                    is_busy, end = True, time.monotonic() + _LONGEST_TURN_S
+                    is_busy, end = True, time.monotonic() + self._longest_turn_s
                 with self._beside(name):
                     try:
                         entries = self._queue(name).read()
@@ -250,7 +258,8 @@ class Serving:
         view, now = self._host.view, time.monotonic()
         # An idle job looks now and then only.
         if now >= self._next_view:
-            self._next_view = now + (IDLE_LOOK_S if self._reads.is_idle else 0.0)
+            may_wait = self._reads.is_idle and not isinstance(self._left, LeftInRedis)
+            self._next_view = now + (IDLE_LOOK_S if may_wait else 0.0)
             view.look()
         self._shared.ticks.generations = view.fields
         self._shared.ticks.problem = ""
@@ -356,6 +365,11 @@ class Serving:
             queue.start_over()
         self._shared.ticks.problem = str(refusal(self._host.client, error) or "")
         self._backoff.failed(error)
+
+
+def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:
+    """Return what slots leave to each other: in process mode each has a process."""
+    return LeftInRedis(host, options) if options.execution_mode == "process" else Left.of(options.redis.name)
 
 
 def _is_gone(error: ResponseError) -> bool:

@@ -31,14 +31,18 @@ class Turn:
 class Table:
     """The models of a slot, and their queues; one attempt of Flink at the slot has it.
 
-    Attributes:
+    Args:
         shared: What the slot of the job shares.
+        end: File in which the process records its end, see `Attempt.end`.
+
+    Attributes:
         models: The models; None before they are loaded.
         serving: Their queues; None before the window is open.
     """
 
-    def __init__(self, shared: SharedSlot) -> None:
+    def __init__(self, shared: SharedSlot, end: str = "") -> None:
         self.shared = shared
+        self.end = end
         self._metrics: OncePerName | None = None
         self.models: HostedModels | None = None
         self.serving: Serving | None = None
@@ -49,12 +53,12 @@ class Table:
         return self._metrics
 
     @classmethod
-    def of(cls, generation: str, index: int, attempt: int) -> Table:
+    def of(cls, generation: str, index: int, attempt: int, end: str) -> Table:
         """Return the table of an attempt at a slot in this process."""
         with _opening:
             found = _tables.get((generation, index, attempt))
             if found is None:
-                found = _tables[generation, index, attempt] = cls(SharedSlot.of(generation, index))
+                found = _tables[generation, index, attempt] = cls(SharedSlot.of(generation, index), end)
             return found
 
 

@@ -101,15 +101,26 @@ def problem(config: Config, found: Repository) -> str:
             f"{key}, and {several} has a fixed number of slots; remove the key (modelParallelism sets the slots, and "
             "threadPerModel the threads of each)"
         )
-    if config.execution_mode != "thread":
-        return f"executionMode: {config.execution_mode}, and {several} runs in thread mode alone; remove the key"
-    if config.target != "local":
-        return f"flink.target is {config.target}, and {several} runs on this machine alone; start a job for each model"
+    if config.target not in ("local", "remote"):
+        return (
+            f"flink.target is {config.target}, and {several} runs on this machine, or in a Flink cluster elsewhere "
+            "(remote); start a job for each model"
+        )
+    if config.watch_model and travels(config):
+        return (
+            f"watchModel: true, and the models travel with the job (flink.ship: {config.ships}); remove the key "
+            "(cluster-serving-restart brings new files)"
+        )
     if "+cluster://" in config.redis_url:
         return on_cluster(found.names)
     if config.job_name in found.names:
         return f"jobName is {config.job_name}, which is also the name of a model; set another jobName"
     return ""
+
+
+def travels(config: Config) -> bool:
+    """Return True if the models of a job are those that it has brought to other machines at its start."""
+    return config.target != "local" and config.ships != "nothing"
 
 
 def on_cluster(names: Sequence[str]) -> str:
@@ -122,7 +133,8 @@ def on_cluster(names: Sequence[str]) -> str:
 
 def laid_out(config: Config) -> Config:
     """Return the configuration with the layout of a job of several models: one slot, unless the key says otherwise."""
-    threads = config.thread_per_model or default_threads(config.slots)
+    # The cores of other machines are not known here.
+    threads = config.thread_per_model or (default_threads(config.slots) if config.target == "local" else 1)
     return config.model_copy(update={"model_parallelism": config.slots, "thread_per_model": threads})
 
 

@@ -63,11 +63,12 @@ def load(config: Config, name: str) -> SlotReport | None:
     Return the description of the model; None if its subfolder has gone, and the model with it.
 
     Raises:
-        LaunchError: If the job does not run, or has no such model.
+        LaunchError: If the job does not run, has no such model, or its slots cannot reach the subfolder.
         ServingError: If the model cannot be loaded; what the job served under that name, it still serves.
     """
     with _place(config) as (provided, place):
         if name in place.models.names:
+            _check_reach(config)
             report, options = load_in(place, name)
         elif name in place.store.models():
             say(f"Removing the model {name}, whose subfolder has gone")
@@ -87,10 +88,11 @@ def rollback(config: Config, name: str) -> SlotReport:
     The files of now are not loaded by the watch, until they change.
 
     Raises:
-        LaunchError: If the job does not run, or the model was not changed.
+        LaunchError: If the job does not run, the model was not changed, or the slots cannot reach its files.
         ServingError: If the model cannot be loaded; the job goes on as it was.
     """
     with _place(config) as (provided, place):
+        _check_reach(config)
         report, options = rollback_in(place, name)
         _remember(provided, place, options, name)
         return report
@@ -194,6 +196,19 @@ def _place(config: Config) -> Iterator[tuple[Services, Place]]:
             raise LaunchError(f"job {job} was not started here with several models; use cluster-serving-restart")
         earlier = provided.target.records.earlier(job)
         yield provided, Place(config, provided.store, options, models, earlier if earlier and earlier.hosted else None)
+
+
+def _check_reach(config: Config) -> None:
+    """Check that the slots of a job can reach files that have changed since its start.
+
+    Raises:
+        LaunchError: If they are on other machines, to which the job has brought its models.
+    """
+    if repository.travels(config):
+        raise LaunchError(
+            f"the models of job {config.job_name} have travelled with it (flink.ship: {config.ships}), and new files "
+            "do not; cluster-serving-restart brings them"
+        )
 
 
 def _is_same(options: JobOptions, one: HostedOptions) -> bool:

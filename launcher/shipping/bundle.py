@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path, PurePosixPath
 
 from cluster_serving.job.models.folder import check_model, engine_requirements
-from cluster_serving.job.options import NO_TOKENIZER, JobOptions
+from cluster_serving.job.options import NO_TOKENIZER, JobOptions, ModelOptions
 from cluster_serving.job.remote.url import is_url
-from cluster_serving.launcher.config import stages, versions
+from cluster_serving.launcher.config import repository, stages, versions
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import archive, environment, interpreter
 from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.protocol import filters
+from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.traces import tracing
 
 _STORES = {"s3://": "s3", "gs://": "gcs"}
@@ -87,12 +89,12 @@ def load(ships: str, options: JobOptions) -> Bundle:
         return Bundle(options)
     packages = None
     if ships != "model":
-        extras, requirements = _needs(options)
+        extras, requirements = _needs_of_all(options)
         packages = environment.ensure(extras, ships == "environment", requirements)
     weights = None
     if not is_url(options.model.path):
         weights = _model(Path(options.model.path))
-        options = replace(options, model=replace(options.model, path=weights.stem))
+        options = _unpacked(options, weights.stem)
     if ships == "environment":
         return Bundle(options, environment=packages, model=weights)
     return Bundle(options, packages=packages, model=weights)
@@ -106,7 +108,11 @@ def write(config: Config, folder: Path) -> list[Path]:
         ModelError: If the model folder does not hold exactly one model.
     """
     ships = "packages" if config.ships == "packages" else "environment"
-    loaded = load(ships, job_options(versions.resolved(config), "package"))
+    config = versions.resolved(config)
+    options = job_options(config, "package")
+    if found := repository.find(config):
+        options = repository.with_models(config, options, found.names)
+    loaded = load(ships, options)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy2(archive, folder)) for archive in loaded.archives]
@@ -125,6 +131,32 @@ def _model(folder: Path) -> Path:
     if not archive.touch(path):
         archive.write(path, files, "the model")
     return path
+
+
+def _unpacked(options: JobOptions, folder: str) -> JobOptions:
+    """Return options with the paths of the models in the unpacked archive of their folder."""
+    root = Path(options.model.path)
+
+    def there(model: ModelOptions) -> ModelOptions:
+        return replace(model, path=str(Path(folder, Path(model.path).relative_to(root))))
+
+    hosted = tuple(replace(one, model=there(one.model)) for one in options.hosted)
+    return replace(options, model=there(options.model), hosted=hosted)
+
+
+def _needs_of_all(options: JobOptions) -> tuple[set[str], list[str]]:
+    """Return what a job needs, see `_needs`, with what each of its models needs if it serves several."""
+    if not options.hosted:
+        return _needs(options)
+    extras = {"job"}
+    requirements: dict[str, None] = {}
+    for one in options.hosted:
+        # The slots name the reason of a model that they cannot load.
+        with suppress(ModelError):
+            of_one = _needs(options.of_hosted(one))
+            extras |= of_one[0]
+            requirements |= dict.fromkeys(of_one[1])
+    return extras, [*requirements]
 
 
 def _needs(options: JobOptions) -> tuple[set[str], list[str]]:

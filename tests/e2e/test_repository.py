@@ -1,13 +1,17 @@
 """A folder of models, served by one job, as a user does it."""
 
 import json
+import os
 import shutil
+import signal
 
 import numpy as np
 import pytest
 
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, ModelError
+from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.keys import JobKeys
+from tests.chaos.faults import kept_processes, python_workers
 from tests.support.fixtures.handled import NO_NEGATIVES, write
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
@@ -107,6 +111,8 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     index = {each["name"]: each["state"] for each in front.post("/v2/repository/index").json()}
     assert index["shop-digits"] == "UNAVAILABLE" and index["shop-picky"] == "READY"
     wait_until(lambda: _state(cluster_db, "shop-broken") == "ready", 60)
+    # Its other slot may have been a moment later.
+    wait_until(lambda: not cluster_db.exists(orders.key("shop")), 60)
     np.testing.assert_array_equal(ask("shop-broken", x=ROW), ROW * 5)
     status = json.loads(cluster.run("cluster-serving-cli", "status", "--json", cwd=cluster.folder / "shop").stdout)
     assert status["job_id"] == job_id and status["restarts"] == 0
@@ -131,10 +137,21 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     names = {b"shop-digits", b"shop-picky", b"shop-twice"}
     wait_until(lambda: {*cluster_db.hkeys(JobKeys("shop").models)} == names, 60)
     wait_until(lambda: not cluster_db.exists(JobKeys("shop").command), 60)
+    # From here on in process mode.
+    config = cluster.folder / "shop" / "config.yaml"
+    config.write_text(config.read_text() + "executionMode: process\n")
     restarted = cluster.restart("shop")
     assert restarted.returncode == 0, restarted.stdout + restarted.stderr
     assert "models  3 of 3: shop-digits, shop-picky, shop-twice\n" in restarted.stdout
     np.testing.assert_array_equal(ask("shop-twice", x=ROW), ROW * 2)
+    managers = kept_processes(cluster, "taskmanager")
+    with InputQueue(port=cluster.redis_port, name="shop-twice") as queue:
+        answers = queue.predict_many([{"x": ROW + number} for number in range(400)], in_flight=50, timeout=60)
+        np.testing.assert_array_equal(next(answers), ROW * 2)
+        os.kill(python_workers(cluster)[0], signal.SIGKILL)
+        for number, answer in enumerate(answers, 1):
+            np.testing.assert_array_equal(answer, (ROW + number) * 2)
+    assert kept_processes(cluster, "taskmanager") == managers
     assert sorted(cluster_db.hkeys(JobKeys("shop").generations)) == [b"2", b"last", b"version"]
     assert not cluster_db.exists(JobKeys("shop-picky").stats(1))
     assert not cluster_db.exists("shop-double", JobKeys("shop-double").slots(), JobKeys("shop-double").limits)

@@ -14,6 +14,8 @@ import pytest
 from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
 from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.worker import STOPPED
+from cluster_serving.job.hosting import deaths
 from cluster_serving.job.hosting.votes import BEGUN
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
@@ -223,6 +225,23 @@ def test_a_model_on_whose_requests_processes_die_is_put_aside(job, change, comes
     assert ask("steady") == 2
     change("comes")
     assert ask("comes") == 5 and not db.hexists(JobKeys("comes").record, DEATHS)
+
+
+def test_a_process_that_flink_has_ended_has_not_died_of_its_request(db, tmp_path):
+    create_groups(db, "ended")
+    record = tmp_path / "cluster-serving-worker-a"
+    record.write_text(STOPPED)
+    gone = Attempt(host=socket.gethostname(), process=os.getpid(), started=1, end=str(record))
+    with InputQueue(port=db.get_connection_kwargs()["port"], name="ended") as queue:
+        for number in range(2):
+            queue.enqueue(f"ended{number}", x=np.float32(1))
+    [[_, entries]] = db.xreadgroup(GROUP, "slot", {"ended": ">"})
+    for entry_id, _ in entries:
+        db.hset(JobKeys("ended").attempts, f"normal:{entry_id.decode()}", gone.to_json())
+    assert deaths.cause(db, "ended") == ""
+    record.write_text("Fatal Python error: Aborted")
+    assert "the process has died again and again on 2 of its requests" in deaths.cause(db, "ended")
+    db.delete(*JobKeys("ended").lasting())
 
 
 def test_a_load_in_which_the_process_has_died_is_not_tried_again(job, change, ask, db):

@@ -116,8 +116,7 @@ def test_a_model_with_wrong_keys_is_refused_and_harms_no_other(root, read, text,
     [
         ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and a job that serves several models has a fixed number"),
         ("autoscale.max", 3, "autoscale.max: 3, and"),
-        ("executionMode", "process", "executionMode: process, and a job that serves several models runs in thread"),
-        ("flink.target", "remote", "flink.target is remote, and a job that serves several models runs on this machine"),
+        ("flink.target", "yarn-application", "flink.target is yarn-application, and a job that serves several models"),
         ("jobName", "a", "jobName is a, which is also the name of a model; set another jobName"),
     ],
 )
@@ -125,6 +124,14 @@ def test_what_a_job_of_several_models_cannot_do_is_refused_by_its_key(root, read
     put(root, "a")
     config = read(**{key: value})
     assert repository.problem(config, repository.find(config)).startswith(reason)
+
+
+@pytest.mark.parametrize(("ship", "is_refused"), [("model", True), ("nothing", False)])
+def test_models_that_travel_with_their_job_are_not_watched(root, read, ship, is_refused):
+    put(root, "a")
+    config = read(**{"flink.target": "remote", "flink.ship": ship, "watchModel": True})
+    assert repository.travels(config) == is_refused
+    assert ("watchModel: true, and" in repository.problem(config, repository.find(config))) == is_refused
 
 
 def test_a_job_of_several_models_on_a_redis_cluster_is_refused(root, read):
