@@ -246,6 +246,7 @@ def _order(place: Place, name: str, order: Order) -> None:
             raise LaunchError(f"an earlier change of the model {name} is not carried out; cluster-serving-cli status")
         time.sleep(_POLL_S)
     place.store.write(key, [name, order.to_json()])
+    orders.wake(client, job)
     seen = time.monotonic()
     while not (fields := client.hgetall(outcome)):
         # The outcome follows the end of the order.
