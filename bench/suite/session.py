@@ -69,7 +69,7 @@ class BenchSettings:
     file_rows: int = 1_000_000
     file_images: int = 4_000
     flink_rows: int = 200_000
-    waiting: int = 40_000
+    waiting: int = 12_000
     idle: float = 30.0
 
     @classmethod

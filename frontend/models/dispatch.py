@@ -10,6 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from redis.crc import key_slot
+
 from cluster_serving.client.answers.pieces import PieceIteration, PieceOrRestart
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.positions import Position
@@ -22,7 +24,7 @@ from cluster_serving.frontend.server.admission.admission import ConcurrencyLimit
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results, token_counts
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import NORMAL, JobKeys
+from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes
 from cluster_serving.protocol.redis.connection import connect_async, translated
 from cluster_serving.protocol.redis.failover import is_cluster_url
 from cluster_serving.protocol.results import version_of
@@ -63,7 +65,8 @@ class Dispatch:
 
     Args:
         redis_url: See `protocol.redis.connection.open_redis`.
-        jobs: Names of the jobs, if the URL is that of a Redis Cluster; no other job can be reached then.
+        jobs: Names of the jobs, if the URL is that of a Redis Cluster; only these, and models that one of them serves
+            under names with the same braces, can be reached then.
         limit: Limit of the instances in flight.
         offload: Decodes large answers.
         redis_options: Further arguments of `protocol.redis.connection.connect_async`.
@@ -93,7 +96,7 @@ class Dispatch:
         self._offload = offload or Offload()
         self.on_answer: Callable[[str], None] = lambda job: None
         self._dispatchers = {
-            job: DeferredDispatcher(
+            self._slot(job): DeferredDispatcher(
                 connect_async(url=redis_url, job=job, **redis_options), retry_budget=RETRY_BUDGET, **options
             )
             for job in self.jobs or ("",)
@@ -103,12 +106,16 @@ class Dispatch:
         """Return the dispatcher of a job; outside of a Redis Cluster it is the same for any job.
 
         Raises:
-            ModelNotFound: If the job is not among those of this cluster.
+            ModelNotFound: If the job is not among those of this cluster, nor one of their models.
         """
-        dispatcher = self._dispatchers.get(job if self.jobs else "")
+        dispatcher = self._dispatchers.get(self._slot(job))
         if dispatcher is None:
             raise ModelNotFound(f"there is no job {job[:64]!r}")
         return dispatcher
+
+    def _slot(self, job: str) -> int:
+        """Return the hash slot of a job and of its models; outside of a Redis Cluster, the same for any job."""
+        return key_slot(to_bytes(job)) if self.jobs else 0
 
     async def ask(self, jobs: Sequence[str], commands: Callable[[Any, str], object]) -> list[list[Any] | ServingError]:
         """Ask Redis about jobs: a pipeline for each Redis, all of them at the same time.

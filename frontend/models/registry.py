@@ -333,7 +333,12 @@ class ModelRegistry:
         canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
         self._seen_at |= dict.fromkeys(models, now)
         # After a FLUSHALL, a job that runs reports itself again within seconds.
-        kept = {one: model for one, model in self._models.items() if now - self._seen_at[one] < SILENT_AFTER_S}
+        hosts = {model.host for model in models.values()}
+        kept = {
+            one: model
+            for one, model in self._models.items()
+            if one.job not in hosts and now - self._seen_at[one] < SILENT_AFTER_S
+        }
         self._models = kept | models
         self._versions = _by_version([*canaries, *self._models.values()])
         self._latest = {model.name: model for model in self._models.values()}

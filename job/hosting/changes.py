@@ -18,6 +18,7 @@ from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.model import HostedModel
 from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.votes import BEGUN, DONE, FAILED, KEEP, LOADED, MAKE, Votes, live_slots
+from cluster_serving.job.hosting.wakeups import Wakeups
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.slot_model import load_error
 from cluster_serving.protocol.errors import ModelError
@@ -28,7 +29,7 @@ from cluster_serving.protocol.model_control import LOAD, OUTCOME_TTL_S, UNLOADED
 
 log = logging.getLogger(__name__)
 
-_LOOK_S, _PAUSE_S = 0.25, 0.02
+_RETRY_S, _PAUSE_S = 0.25, 0.02
 _SETTLE_S = 1.0
 _CLOSE_TIMEOUT_S = 2.0
 _EMPTIED_S = 5.0
@@ -82,23 +83,39 @@ class Changes:
         self._followed = ""
         self._next_settle = 0.0
         self._closed = threading.Event()
+        self._wakeups = Wakeups(models.client, self._job)
+        models.on_unfinished = self._wakeups.wake
         self._thread = threading.Thread(target=self._keep, name="changes", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """End the thread, unless it loads a model for longer than 2 s."""
         self._closed.set()
+        self._wakeups.wake()
         self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _keep(self) -> None:
-        while not self._closed.wait(_PAUSE_S if self._begun else _LOOK_S):
+        while not self._closed.is_set():
             try:
                 with suppress(RedisError, OSError, _Closed):
                     self._round()
             except Exception:
                 log.exception("job %s: a change of its models has failed", self._job)
+            self._wait()
+        self._models.on_unfinished = lambda: None
+        self._wakeups.close()
         for known in self._begun.values():
             known.close()
+
+    def _wait(self) -> None:
+        """Wait until there may be something to do."""
+        if self._begun:
+            self._closed.wait(_PAUSE_S)
+            return
+        try:
+            self._wakeups.wait(_SETTLE_S if self._models.left else None)
+        except (RedisError, OSError):
+            self._closed.wait(_RETRY_S)
 
     def _round(self) -> None:
         while unfinished := self._models.unfinished:
@@ -215,6 +232,7 @@ class Changes:
         """Let the other slots look for a change of that time."""
         if self._models.has_others:
             write_hash(self._client, JobKeys(self._job).record, {CHANGED: when})
+            orders.wake(self._client, self._job)
 
     def _follow(self) -> None:
         """Take over what other slots have changed, and write again what Redis has lost of it."""

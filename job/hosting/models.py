@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
@@ -58,6 +58,7 @@ class HostedModels:
         options_of: Options of each model, by name.
         kept: Fields of the record of each model that was changed, by name: a slot that starts again needs them.
         unfinished: Changes by the thread that serves, which `Changes` writes to Redis.
+        on_unfinished: Called when there is such a change.
         left: Models that this slot could not load, and others may have: it leaves their requests to those.
         index: Index of the slot.
         has_others: True if the job has several slots.
@@ -81,6 +82,7 @@ class HostedModels:
         self.options_of: dict[str, HostedOptions] = {}
         self.kept: dict[str, dict[str, str]] = {}
         self.unfinished: deque[Change] = deque()
+        self.on_unfinished: Callable[[], None] = lambda: None
         self.left: dict[str, AbsentModel] = {}
         self.index = shared.index
         self.has_others = options.model_parallelism > 1
@@ -264,6 +266,7 @@ class HostedModels:
         self.kept[name] = {**self.kept.get(name, {}), KEPT_OUT: reason, CHANGED: repr(time.time())}
         self.plan(change)
         self.unfinished.append(change)
+        self.on_unfinished()
 
     def _tell(self, names: Sequence[str]) -> None:
         """Write the descriptions of models where the commands look, and where clients do."""

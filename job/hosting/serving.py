@@ -270,7 +270,9 @@ class Serving:
         if now >= self._next_keep:
             self._next_keep = now + _KEEP_S
             if not self._models.is_described():
-                log.warning("job %s: Redis has lost the description of its models, writing it again", view.key)
+                log.warning(
+                    "job %s: Redis has lost the description of its models, writing it again", self._options.redis.job
+                )
                 self._models.publish()
         if not self._has_looked or now >= self._next_look:
             self._next_look = now + self._options.redis.claim_idle_time_s / 4

@@ -113,7 +113,7 @@ def _flink(config: Config) -> tuple[str, str]:
 
 def _model(config: Config) -> tuple[str, str]:
     if several := repository.find(config):
-        if problem := repository.problem(config, several):
+        if problem := repository.problem(config, several) or repository.misplacement(config, several.misplaced):
             return FAILED, f"{config.model_path} holds several models: {problem}"
         ignored = f"; not served: {', '.join(several.ignored)}" if several.ignored else ""
         return OK, f"{len(several.names)} models in {config.model_path}: {', '.join(several.names)}{ignored}"

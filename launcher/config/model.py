@@ -41,7 +41,9 @@ def key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:
 NO_FOLDER = "none"
 """Value of `payloadFolder`: clients send all inputs through Redis."""
 
-_JOB_NAME = "letters, digits, '_', '-' and '.', or {such a name} in braces; up to 200 of them, and not . or .. alone"
+_JOB_NAME = (
+    "letters, digits, '_', '-' and '.', perhaps the first of them in {braces}; up to 200 of them, and not . or .. alone"
+)
 _COUNT = "a whole number of at least 1"
 NAMES = "names separated by commas, or a list"
 _SWITCH = "true or false"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from redis.crc import key_slot
+
 from cluster_serving.job.models.folder import holds_model, version_folders
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.remote.url import is_url
@@ -16,6 +18,7 @@ from cluster_serving.launcher.config.values import LATEST, job_name
 from cluster_serving.launcher.config.versions import resolved
 from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.host import cgroup
+from cluster_serving.protocol.redis.failover import is_cluster_url
 from cluster_serving.settings.errors import SettingsError
 
 OWN_KEYS = frozenset(
@@ -37,11 +40,13 @@ class Repository:
 
     Attributes:
         names: Names of those that hold a model, in order.
-        ignored: The others, each with the reason.
+        ignored: Those that hold none, or have no name of a model; each with the reason.
+        misplaced: Names of those whose keys would be in another hash slot of a Redis Cluster than those of the job.
     """
 
     names: tuple[str, ...]
     ignored: tuple[str, ...] = ()
+    misplaced: tuple[str, ...] = ()
 
 
 def find(config: Config) -> Repository | None:
@@ -54,7 +59,7 @@ def find(config: Config) -> Repository | None:
         return None
     if holds_model(folder) or _has_versions(folder):
         return None
-    names, ignored = [], []
+    names, ignored, misplaced = [], [], []
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or not entry.is_dir():
             continue
@@ -62,9 +67,11 @@ def find(config: Config) -> Repository | None:
             ignored.append(f"{entry.name} (it holds no model)")
         elif not _is_name(entry.name):
             ignored.append(f"{entry.name} (no name of a model: letters, digits, '_', '-' and '.', up to 200)")
+        elif is_cluster_url(config.redis_url) and key_slot(entry.name.encode()) != key_slot(config.job_name.encode()):
+            misplaced.append(entry.name)
         else:
             names.append(entry.name)
-    return Repository(tuple(names), tuple(ignored)) if names else None
+    return Repository(tuple(names), tuple(ignored), tuple(misplaced)) if names or misplaced else None
 
 
 def refuse(config: Config, advice: str) -> None:
@@ -74,7 +81,7 @@ def refuse(config: Config, advice: str) -> None:
         SettingsError: If `modelPath` is such a folder.
     """
     if found := find(config):
-        one = Path(config.model_path, found.names[0])
+        one = Path(config.model_path, (found.names or found.misplaced)[0])
         raise SettingsError(f"{config.model_path} holds several models: {advice.format(model=one)}")
 
 
@@ -111,8 +118,6 @@ def problem(config: Config, found: Repository) -> str:
             f"watchModel: true, and the models travel with the job (flink.ship: {config.ships}); remove the key "
             "(cluster-serving-restart brings new files)"
         )
-    if "+cluster://" in config.redis_url:
-        return on_cluster(found.names)
     if config.job_name in found.names:
         return f"jobName is {config.job_name}, which is also the name of a model; set another jobName"
     return ""
@@ -123,11 +128,19 @@ def travels(config: Config) -> bool:
     return config.target != "local" and config.ships != "nothing"
 
 
-def on_cluster(names: Sequence[str]) -> str:
-    """Return why a job of these models cannot have a Redis Cluster."""
+def misplacement(config: Config, names: Sequence[str]) -> str:
+    """Return why a job cannot have models of these names in its Redis Cluster, and the name that does; empty for none.
+
+    Slots read the streams of several models at once, and scripts use keys of a model and of its job: Redis refuses both
+    if the keys are in several hash slots. The part of a name in braces determines the hash slot.
+    """
+    if not names:
+        return ""
+    first, others = names[0], f" (as of {', '.join(names[1:4])}{', ...' * (len(names) > 4)})" * (len(names) > 1)
+    braces, own = config.job_name.partition("}")[0] + "}", first.rpartition("}")[2]
     return (
-        "redisUrl is a Redis Cluster, where the streams of a job that serves several models would lie on several nodes "
-        f"({', '.join(names[:3])}); start a job for each model, with its name in braces"
+        f"redisUrl is a Redis Cluster, and the keys of the model {first}{others} would be in another hash slot than "
+        f"those of its job; rename its subfolder to {braces}{own}, the name by which clients then ask it"
     )
 
 
@@ -188,7 +201,7 @@ def _with_own_keys(config: Config, folder: Path) -> Config:
 
 def _is_name(text: str) -> bool:
     try:
-        return job_name(text) == text and not text.startswith("{")
+        return job_name(text) == text
     except ValueError:
         return False
 

@@ -12,7 +12,7 @@ LATEST = "latest"
 """Value of `modelVersion`: the highest number."""
 
 _FILE = "file://"
-_JOB_NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}|\{[A-Za-z0-9_.-]{1,198}\}")
+_JOB_NAME = re.compile(r"(?=.{1,200}$)(\{[A-Za-z0-9_.-]+\})?[A-Za-z0-9_.-]*")
 
 
 def _model_path(value: Any) -> Any:

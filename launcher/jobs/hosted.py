@@ -166,7 +166,7 @@ def next_version(store: JobStore, one: HostedOptions) -> str:
 def announce(store: JobStore, options: JobOptions) -> None:
     """Describe the models of a job that is about to start as loading, in place of those that it had before."""
     before, now = store.models(), {one.name for one in options.hosted}
-    store.client.delete(orders.key(store.job))
+    store.client.delete(orders.key(store.job), orders.wakeups(store.job))
     store.client.hdel(store.keys.record, CHANGED)
     if not (before or now):
         return

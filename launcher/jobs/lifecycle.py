@@ -144,7 +144,7 @@ def checked(config: Config) -> Config:
     """
     config = versions.resolved(config)
     if models := repository.find(config):
-        if problem := repository.problem(config, models):
+        if problem := repository.problem(config, models) or repository.misplacement(config, models.misplaced):
             raise LaunchError(f"{config.model_path} holds several models: {problem}")
         return repository.laid_out(config)
     if is_url(config.model_path):

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from cluster_serving.job.options import HostedOptions, JobOptions, RedisOptions
 from cluster_serving.launcher.command_log import say
-from cluster_serving.launcher.config import repository
+from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.repository import Repository
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted, lifecycle, model_copy
+from cluster_serving.launcher.jobs import hosted, model_copy
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ServingError
@@ -74,6 +74,8 @@ def load(config: Config, name: str) -> SlotReport | None:
             say(f"Removing the model {name}, whose subfolder has gone")
             report, options = None, remove_in(place, name)
         else:
+            if name in place.models.misplaced:
+                raise LaunchError(repository.misplacement(place.config, [name]))
             raise LaunchError(
                 f"{config.model_path} has no subfolder {name} that holds a model, and job {config.job_name} serves "
                 f"none of that name; there are {', '.join(place.models.names)}"
@@ -183,11 +185,15 @@ class _GoesOn(LaunchError):
 
 @contextmanager
 def _place(config: Config) -> Iterator[tuple[Services, Place]]:
-    config = lifecycle.checked(config)
+    config = versions.resolved(config)
     models = repository.find(config)
     job = config.job_name
     if models is None:
         raise LaunchError(f"{config.model_path} is not a folder of several models; job {job} serves one model")
+    # A subfolder of a wrong name keeps no other model from being changed.
+    if problem := repository.problem(config, models):
+        raise LaunchError(f"{config.model_path} holds several models: {problem}")
+    config = repository.laid_out(config)
     with services(config, "changed") as provided:
         if not provided.flink.jobs(job):
             raise LaunchError(f"job {job} does not run on {provided.flink.where}; cluster-serving-start starts it")
@@ -255,6 +261,7 @@ def _order(place: Place, name: str, order: Order) -> None:
             raise LaunchError(f"an earlier change of the model {name} is not carried out; cluster-serving-cli status")
         time.sleep(_POLL_S)
     place.store.write(key, [name, order.to_json()])
+    orders.wake(client, job)
     seen = time.monotonic()
     while not (fields := client.hgetall(outcome)):
         # The outcome follows the end of the order.

@@ -26,6 +26,7 @@ from cluster_serving.launcher.services.process import (
     wait_until,
 )
 from cluster_serving.launcher.services.redis_version import RedisVersion
+from cluster_serving.protocol.keys import JOBS_KEY
 from cluster_serving.protocol.redis.connection import open_redis
 from cluster_serving.protocol.redis.url import HINT
 from cluster_serving.settings.addresses import Address
@@ -71,7 +72,7 @@ def ensure(config: Config) -> None:
 
     Raises:
         LaunchError: If it cannot be used, or started; also if it is a node of a Redis Cluster, and the name of the job
-            has no braces.
+            has no braces, or another node has its keys.
     """
     check_usable(config)
     if config.redis_has_failover or is_listening(config.redis_address):
@@ -195,14 +196,31 @@ def check(config: Config) -> None:
 
 
 def _check_one_slot(config: Config) -> None:
-    """Check that the keys of the job lie on one node."""
+    """Check that the keys of the job lie on one node, and that the address finds it."""
     job, address = config.job_name, config.redis_address
     with connect(config) as client:
-        if not job.startswith("{") and is_cluster(client):
+        if not is_cluster(client):
+            return
+        if not job.startswith("{"):
             raise LaunchError(
                 f"Redis at {address} (redisUrl) is a node of a Redis Cluster, where the keys of {job} lie on several "
                 f"nodes; set jobName: '{{{job}}}' and redisUrl: redis+cluster://{address}"
             )
+        if not config.redis_has_failover and any(_is_elsewhere(client, key) for key in (JOBS_KEY, job)):
+            raise LaunchError(
+                f"Redis at {address} (redisUrl) is one of the nodes of a Redis Cluster, and the job {job} needs keys "
+                f"of another one; set redisUrl: redis+cluster://{address}"
+            )
+
+
+def _is_elsewhere(client: redis.Redis, key: str) -> bool:
+    """Return True if another node of a Redis Cluster has a key."""
+    try:
+        client.exists(key)
+    except ResponseError as error:
+        # Otherwise no node has it, or this user may not look.
+        return str(error).startswith("MOVED ")
+    return False
 
 
 def is_cluster(client: redis.Redis) -> bool:

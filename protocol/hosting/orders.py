@@ -2,6 +2,7 @@
 
 The hash `<jobName>:control:models` has one order for each model: its name → `Order` as JSON.
 `<jobName>:control:<id>:slots` has how far each slot is with it, and whether they make the change (`job.hosting.votes`).
+An entry in the stream `<jobName>:control:models:wakeups` wakes the slots, which look now and then without it.
 The last slot that has carried out an order removes it; `<jobName>:control:<id>` has the outcome
 (`protocol.model_control`). What a slot that starts again needs is in the record of each model, `JobKeys(name).record`.
 """
@@ -10,7 +11,11 @@ from __future__ import annotations
 
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
+
+from redis.exceptions import ResponseError
 
 from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import JobKeys
@@ -39,6 +44,8 @@ VERSION, CONTENT = "version", "content"
 REFUSED, REFUSED_CONTENT = "refused", "refused_content"
 """Fields of a model's record: why its new files are not served while earlier ones are, and their fingerprint."""
 
+_WAKEUP_TTL_S = 3600
+
 
 @dataclass(frozen=True)
 class Order(JsonRecord):
@@ -60,6 +67,23 @@ class Order(JsonRecord):
 def key(job: str) -> str:
     """Return the key of the orders to a job."""
     return JobKeys(job).control_outcome("models")
+
+
+def wakeups(job: str) -> str:
+    """Return the key of the stream whose entries wake the slots of a job; it has the last one, for an hour."""
+    return f"{key(job)}:wakeups"
+
+
+def wake(client: Any, job: str) -> None:
+    """Let the slots of a job look for orders at once.
+
+    Raises:
+        redis.RedisError: If Redis cannot be used.
+    """
+    # Redis may be full: the slots look without an entry, later.
+    with suppress(ResponseError):
+        client.xadd(wakeups(job), {"for": "orders"}, maxlen=1, approximate=False)
+        client.expire(wakeups(job), _WAKEUP_TTL_S)
 
 
 def votes(job: str, order: str) -> str:

@@ -15,7 +15,7 @@ from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
 from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.worker import STOPPED
-from cluster_serving.job.hosting import deaths
+from cluster_serving.job.hosting import deaths, wakeups
 from cluster_serving.job.hosting.votes import BEGUN
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
@@ -64,9 +64,12 @@ def job(redis_server, root, tmp_path_factory):
     """The job `store`, which serves a folder of models."""
     settings = {"jobName": "store", "modelPath": root, "maxBatchSize": 4, "startTimeout": 60}
     job = RunningJob(redis_server, tmp_path_factory.mktemp("config"), **settings)
-    job.start()
-    yield job
-    job.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        # Each change wakes the slot: none is found because the slot looks now and then.
+        patch.setattr(wakeups, "_BLOCK_S", 600)
+        job.start()
+        yield job
+        job.stop()
 
 
 @pytest.fixture
@@ -249,6 +252,8 @@ def test_a_load_in_which_the_process_has_died_is_not_tried_again(job, change, as
         lost = Order(LOAD, model_change._text(place.options.hosted[0]))
         place.store.write(orders.votes("store", lost.id), [f"{BEGUN}:0", "yes"])
         place.store.write(orders.key("store"), ["steady", lost.to_json()])
+        orders.wake(db, "store")
+        assert db.xlen(orders.wakeups("store")) == 1 and db.ttl(orders.wakeups("store")) > 0
     wait_until(lambda: not db.exists(orders.key("store")), 30)
     outcome = db.hgetall(JobKeys("store").control_outcome(lost.id))
     assert b"the process has ended while it loaded the model" in outcome[b"error"]

@@ -10,6 +10,7 @@ import redis
 
 from cluster_serving.client import InputQueue, OutputQueue
 from cluster_serving.frontend import arguments
+from cluster_serving.job.hosting.wakeups import Wakeups
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
@@ -130,4 +131,18 @@ def test_each_user_can_do_what_it_is_for(url, admin):
 def test_what_is_not_theirs_is_refused(url, admin, user, command):
     with redis.Redis.from_url(url(user)) as client, pytest.raises(redis.exceptions.NoPermissionError):
         client.execute_command(*command)
+    admin.acl_log_reset()
+
+
+def test_a_slot_whose_user_may_not_wait_for_orders_looks_for_them_instead(admin, redis_server):
+    admin.execute_command("ACL", "SETUSER", "patient", "on", ">patient", "allkeys", "+@all", "-xread")
+    admin.acl_log_reset()
+    with redis.Redis.from_url(f"redis://patient:patient@127.0.0.1:{redis_server.port}") as client:
+        waits = Wakeups(client, JOB)
+        for _ in range(3):
+            waits.wait()
+        waits.close()
+    # It asks once.
+    assert [(each["object"], each["count"]) for each in denied(admin)] == [("xread", 1)]
+    admin.execute_command("ACL", "DELUSER", "patient")
     admin.acl_log_reset()

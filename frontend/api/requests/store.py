@@ -37,7 +37,7 @@ KEPT = 3600
 _MOST_COUNTED, _MOST_PAGES = 1000, 20
 
 _PRIORITY, _OWNER, _IN_PIECES, _ENTRIES, _COUNT = _FIELDS = "priority", "owner", "pieces", "entries", "count"
-_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,8})-([A-Za-z0-9_.-]+|\{[A-Za-z0-9_.-]+\})")
+_ID = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,8})-(\{[A-Za-z0-9_.-]+\}[A-Za-z0-9_.-]*|[A-Za-z0-9_.-]+)")
 _GONE = "there is no such request, or its result is no longer kept"
 
 

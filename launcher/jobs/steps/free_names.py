@@ -1,10 +1,10 @@
 """Step of a start: the names of the models of a job are not those of other jobs, or of their models."""
 
-from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.steps.base import Draft
 from cluster_serving.launcher.services import redis_server
+from cluster_serving.protocol.redis.failover import is_cluster_url
 
 
 def checked(draft: Draft) -> Draft:
@@ -14,7 +14,11 @@ def checked(draft: Draft) -> Draft:
         LaunchError: If a name is taken, or Redis is a cluster by another address than `redis+cluster://`.
     """
     names, folder = [one.name for one in draft.options.hosted], draft.config.model_path
-    if names and redis_server.is_cluster(draft.services.store.client):
-        raise LaunchError(f"{folder} holds several models: {repository.on_cluster(names)}")
+    has_cluster_url = is_cluster_url(draft.config.redis_url)
+    if names and not has_cluster_url and redis_server.is_cluster(draft.services.store.client):
+        raise LaunchError(
+            f"{folder} holds several models, and redisUrl is a node of a Redis Cluster; set redisUrl: "
+            f"redis+cluster://{draft.config.redis_address}"
+        )
     hosted.check_free(draft.services.store, names, folder)
     return draft

@@ -5,6 +5,8 @@ import yaml
 
 from cluster_serving.launcher.config import file, repository
 from cluster_serving.launcher.config.job_options import job_options
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.lifecycle import checked
 from cluster_serving.settings.errors import SettingsError
 
 
@@ -134,10 +136,29 @@ def test_models_that_travel_with_their_job_are_not_watched(root, read, ship, is_
     assert ("watchModel: true, and" in repository.problem(config, repository.find(config))) == is_refused
 
 
-def test_a_job_of_several_models_on_a_redis_cluster_is_refused(root, read):
+def test_on_a_redis_cluster_the_models_of_a_job_have_its_braces_in_their_names(root, read):
+    for name in ("{shop}a", "b", "{other}c", "{shop}"):
+        put(root, name)
+    config = read(redisUrl="redis+cluster://localhost:7000", jobName="{shop}-eu")
+    found = repository.find(config)
+    assert (found.names, found.ignored, found.misplaced) == (("{shop}", "{shop}a"), (), ("b", "{other}c"))
+    told = repository.misplacement(config, found.misplaced)
+    assert "the keys of the model b (as of {other}c) would be in another hash slot" in told
+    assert "rename its subfolder to {shop}b," in told
+    assert "rename its subfolder to {shop}c," in repository.misplacement(config, found.misplaced[1:])
+    with pytest.raises(LaunchError, match="rename its subfolder to {shop}b,"):
+        checked(config)
+    # On a single Redis, any name will do.
+    assert repository.find(read(jobName="{shop}-eu")).names == ("b", "{other}c", "{shop}", "{shop}a")
+
+
+def test_a_folder_whose_models_all_lie_elsewhere_in_the_redis_cluster_is_a_folder_of_models(root, read):
     put(root, "a")
     config = read(redisUrl="redis+cluster://localhost:7000", jobName="{shop}")
-    assert "redisUrl is a Redis Cluster" in repository.problem(config, repository.find(config))
+    with pytest.raises(LaunchError, match="rename its subfolder to {shop}a,"):
+        checked(config)
+    with pytest.raises(SettingsError, match="holds several models: name one, such as .*models/a"):
+        repository.refuse(config, "name one, such as {model}")
 
 
 def test_one_model_of_the_folder_is_tried_with_its_own_keys(root, read):
