@@ -30,6 +30,7 @@ _MOST_ATTEMPTS = 16
 _MOST_GUESSES = 4
 """Number of sizes of weights that free sizes are guessed by."""
 
+_MOST_BOUNDS = 64
 _MOST_RANKS = 16
 _MOST_ROWS = 8
 _MOST_SIZES = 1024
@@ -255,6 +256,7 @@ class BatchedModel(Wrapper):
             self._follow,
             self._weights(options),
             model.known,
+            self._bounds(),
         )
         self._graphs.clear()
         keeps_state = model.keeps_state
@@ -289,6 +291,12 @@ class BatchedModel(Wrapper):
         """Return sizes of the weights, where records leave sizes free."""
         graph = self._read() if any(None in place.record for place in options[0].places) else None
         return [] if graph is None else graph.matrix_sizes(_MOST_GUESSES, LARGEST)
+
+    def _bounds(self) -> list[Array]:
+        if self._careful:
+            return []
+        graph = self._read()
+        return self._model.bounds(_MOST_BOUNDS) if graph is None else graph.bounds(_MOST_BOUNDS)
 
     def _follow(self, reading: Reading) -> list[Finding]:
         """Return what the graph of the model says about each output."""

@@ -307,6 +307,27 @@ def test_a_free_size_may_be_one_of_the_weights():
     assert batched(lambda x: x @ weights, (None, None)).warm_up(1) is None
 
 
+def test_a_refused_record_may_take_memory_too(monkeypatch):
+    """A model that failed at the end took as much as it liked, for larger and larger guesses of a free size."""
+    guesses = []
+
+    class Grown:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.bytes = guesses[-1] ** 3
+
+    def refusing(x):
+        guesses.append(x.shape[1])
+        raise ValueError("no such size")
+
+    monkeypatch.setattr(proof, "Growth", Grown)
+    monkeypatch.setattr(proof, "limit", lambda: 128**3)
+    batched(refusing, (None, None), named=True)
+    assert max(guesses) == 64
+
+
 def test_slow_records_are_tried_together_once_if_the_graph_proves_it_else_never(monkeypatch):
     monkeypatch.setattr(proof, "_SLOW_S", 0)
     monkeypatch.setattr(proof, "_BRIEF_S", 0)
