@@ -11,7 +11,7 @@ import numpy as np
 
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec, Wrapper
-from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, readings, take
+from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, is_graph, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
@@ -119,6 +119,10 @@ class BatchedModel(Wrapper):
                 self._remember((), found)
             elif found is not None:
                 self._warn(found)
+        if self._takes_graphs(found):
+            # Random places of nodes are none. Requests prove it, which have whole tensors.
+            self._options = [reading for reading in self._options if not reading.is_batched]
+            self.inputs, found = _inputs(self._raw_inputs, self._options[0]), None
         if found is not None:
             self._keep((), found)
         elif self._trains:
@@ -126,6 +130,12 @@ class BatchedModel(Wrapper):
                 f"the model fails on single records, as layer {self._trains!r} computes as in training: export it "
                 "after model.eval()"
             )
+
+    def _takes_graphs(self, found: Axes | None) -> bool:
+        reading = self._options[0] if found is None else found.reading
+        is_shared = found is not None and not found.problem
+        whole_too = any(not option.is_batched for option in self._options)
+        return not is_shared and whole_too and is_graph(reading, self._raw_inputs, self._model.symbols)
 
     def _held(self) -> AbstractContextManager[None]:
         return self._kept.held() if self._kept else nullcontext()

@@ -354,3 +354,26 @@ def test_requests_of_a_slow_network_pay_for_one_proof(monkeypatch):
     np.testing.assert_array_equal(model.predict([x])[0], np.sin(x[:, 500:-500]))
     assert model.one_by_one == ""
     assert sum(raw.calls) == 23
+
+
+def test_a_graph_whose_nodes_and_edges_have_symbols_of_their_own():
+    """Random edges lead to no node, so the model refuses them, and only requests tell."""
+
+    def passed(x, bias, edges, weights):
+        if edges.max() >= len(x) or edges.shape[1] != len(weights) or len(x) != len(bias) or not x.any():
+            raise ValueError("no graph")
+        y = x + bias[:, None]
+        np.add.at(y, edges[1], x[edges[0]] * weights[:, None])
+        return y
+
+    raw = Raw(passed, (None, 4), (None,), (2, None), (None,))
+    raw.inputs[2] = TensorSpec("x2", "int64", (2, None))
+    raw.symbols = {"x0": ["nodes", ""], "x1": ["nodes"], "x2": ["", "edges"], "x3": ["edges"]}
+    model = BatchedModel(raw)
+    model.prove()
+    assert list(map(str, model.inputs))[2] == "x2: int64[?, 2, ?]"
+    x, bias, weights = records(2, 5, 4), records(2, 5), records(2, 3)
+    edges = np.array([[[0, 1, 4], [1, 2, 2]], [[3, 3, 3], [0, 1, 2]]])
+    expected = [passed(*one) for one in zip(x, bias, edges, weights, strict=True)]
+    np.testing.assert_array_equal(model.predict([x, bias, edges, weights])[0], expected)
+    assert model.one_by_one == "its inputs have no batch dimension"
