@@ -213,6 +213,10 @@ class Model(ABC):
         """Return the graph of the operators; None if nothing reads it."""
         return None
 
+    def bounds(self, most: int) -> list[Array]:
+        """Return up to so many (`most`) small arrays that the model compares numbers with, if no graph is read."""
+        return []
+
     def describe(self) -> str:
         """Return one line about the inputs, for error messages."""
         return f"the model expects {', '.join(map(str, self.inputs))}"

@@ -66,7 +66,7 @@ class Cache:
         """Let one slot at a time, of whatever process, fetch from an address."""
         with (self.folder / f"{address}.lock").open("w") as lock:
             # Polled, since a call that waits for the lock cannot be interrupted.
-            while not _take(lock.fileno()):
+            while not take(lock.fileno()):
                 time.sleep(_POLL_S)
             yield
 
@@ -105,7 +105,8 @@ class Cache:
         """Remove the versions that were used longest ago; `held` is the address whose lock this slot has."""
         used: dict[Path, float] = {}
         for path in self.folder.glob("*/*"):
-            if path.name != _PARTIAL:
+            # Other folders of the cache have files.
+            if path.name != _PARTIAL and path.is_dir():
                 # Another slot may remove one at the same time, here and below.
                 with suppress(FileNotFoundError):
                     used[path] = path.stat().st_mtime
@@ -118,7 +119,7 @@ class Cache:
                 address = path.parent.name
                 if address != held:
                     lock = locks.enter_context((self.folder / f"{address}.lock").open("w"))
-                    if not _take(lock.fileno()):
+                    if not take(lock.fileno()):
                         continue
                 # Renamed first: a version that a crash has left half removed must not count as complete.
                 doomed = path if is_left else path.rename(path.with_name(_REMOVED + path.name))
@@ -139,7 +140,8 @@ def _unusable(folder: Path) -> str:
         return f"cannot be written ({error.strerror})"
 
 
-def _take(lock: int) -> bool:
+def take(lock: int) -> bool:
+    """Take the lock of an open file, unless another process or thread has it."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

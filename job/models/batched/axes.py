@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
@@ -122,6 +123,16 @@ def readings(
         if found:
             return [*dict.fromkeys(found)]
     return [_whole(specs, anywhere)]
+
+
+def is_graph(reading: Reading, specs: Sequence[TensorSpec], symbols: Mapping[str, Sequence[str]]) -> bool:
+    """Return True if the axes of the batch have two symbols or more, each in several inputs: nodes and edges, say."""
+    axes = [
+        symbols[spec.name][place.axis]
+        for spec, place in zip(specs, reading.places, strict=True)
+        if place.axis is not None and len(symbols.get(spec.name, ())) > place.axis
+    ]
+    return sum(count > 1 for symbol, count in Counter(axes).items() if symbol) > 1
 
 
 def _whole(specs: Sequence[TensorSpec], anywhere: Mapping[str, Shape]) -> Reading:

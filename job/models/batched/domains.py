@@ -24,6 +24,9 @@ _MOST_PARTS, _MOST_PARTS_KNOWN = 64, 256
 """Numbers of calls in which other records have all numbers of a table, or all values that are known, in turns."""
 
 
+_LONGEST = 3
+"""Number of the longest texts, of which a call has no others: together they may be more than a model takes."""
+
 _SENTENCE = 8
 """Number of words of a text of several."""
 
@@ -31,7 +34,7 @@ _OTHER_TEXTS = (
     *("", " ", "a", "A", "the", "no", "yes", "0", "1", "-1", "3.5", "10000", "2024-05-06", "x@y.org", "ümläut", "日本"),
     *("male", "female", "true", "False", "nan", "None", "unknown", "[UNK]", "the end.", "a b c d e f", "x" * 200),
     *("the end of the day", "20240506123456", "YES", "THE END", "no!", "y" * 200, "A1-B2/C3", "https://a.org/b?c=1"),
-    *(" ".join(["word"] * count) for count in (12, 30, 100)),
+    *(" ".join(["word"] * count) for count in (12, 30, 100, 400)),
 )
 """Texts for any model."""
 
@@ -109,7 +112,7 @@ class Domains:
         return bool(self._domains)
 
     def groups(self, count: int) -> Iterator[list[Record]]:
-        """Yield groups of so many records: of numbers of any size; of neighbours of one size; equal ones; the last."""
+        """Yield groups of so many records: of numbers of any size, of one size, of a range, equal, large."""
         generator, turns = self._generator, np.arange(count)
 
         def sized(domain: _Domain, bits: Array, alike: bool) -> Array:
@@ -127,12 +130,21 @@ class Domains:
             drawn = generator.integers(0, domain.last, -(-count // 2), endpoint=True)
             return _upright(drawn.repeat(2)[:count], domain)
 
+        def near(domain: _Domain) -> Array:
+            # Some differences of two numbers may count, each of which these have at some places.
+            first = generator.integers(0, max(0, domain.last - count), endpoint=True)
+            return _upright(first + generator.permutation(count), domain)
+
         def largest(domain: _Domain) -> Array:
+            if domain.values is not None and domain.values.dtype == object:
+                longest = np.argsort([len(text) for text in domain.values])[-_LONGEST:]
+                return generator.choice(longest, (count, *domain.most.shape))
             most = domain.last // _MOST_PARTS
             return domain.last - generator.integers(0, most, (count, *domain.most.shape), endpoint=True)
 
         yield self._made(count, any_size)
         yield self._made(count, lambda domain: sized(domain, 1 + turns * domain.bits // count, True))
+        yield self._made(count, near)
         yield self._made(count, pairs)
         yield self._made(count, largest)
         # Lengths of sequences, which some models want in order.

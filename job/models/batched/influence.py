@@ -25,7 +25,7 @@ from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.job.models.batched.mixtures import Mixtures
 from cluster_serving.job.models.batched.records import Record
 from cluster_serving.job.models.batched.rounding import Rounding
-from cluster_serving.job.models.batched.variety import kindred, varied
+from cluster_serving.job.models.batched.variety import bounded, kindred, varied
 from cluster_serving.protocol.errors import InferenceFailed
 from cluster_serving.protocol.inputs import Array
 
@@ -104,6 +104,7 @@ class Influence:
         is_proven: The graph proves that rows do not depend on other records. Places and sizes alone are tried, as it
             tells nothing about kernels.
         known: See `Model.known`.
+        bounds: See `Graph.bounds`.
         alone: The model's outputs for the first of the records, each computed alone, if they are known.
     """
 
@@ -116,10 +117,12 @@ class Influence:
         careful: bool,
         is_proven: bool = False,
         known: Sequence[str | int] = (),
+        bounds: Sequence[Array] = (),
         alone: Sequence[Sequence[Array]] = (),
     ) -> None:
         self._call = call
         self._known = known
+        self._bounds = bounds
         self._tolerance = tolerance
         self._record_s = float("inf")
         self._most_rows = sys.maxsize
@@ -170,6 +173,8 @@ class Influence:
             self._kinds.append(many)
             for start in range(0, len(many), most):
                 yield from self._exchanged(many[start : start + most])
+            if self._has_numbers and self._bounds:
+                yield from self._between_bounds(most)
         yield from self._of_kinds(middle, most)
         if self._has_numbers:
             yield _Step(middle, self._usual, (*_NUMBERS, OTHER))
@@ -192,6 +197,14 @@ class Influence:
             for start in range(0, len(together), most):
                 part = together[start : start + most]
                 yield _Step(most, _Base(part, self._usual.records), (OTHER,), _BOTH)
+
+    def _between_bounds(self, most: int) -> Iterator[_Step]:
+        """Yield steps with records that several comparisons of the model take for valid ones, or for others."""
+        count = min(max(most, _VALUES), self._most_others)
+        many = bounded(self._records[0], self._bounds, count)
+        self._kinds.append(many)
+        for start in range(0, count - most + 1, most):
+            yield _Step(most, _Base(many[start : start + most], many[::-1]), (OTHER,), _BOTH)
 
     def _exchanged(self, many: Sequence[Record]) -> list[_Step]:
         """Return steps in which records become these ones: usual ones, and some of these.
@@ -347,7 +360,8 @@ class Influence:
             other = alone[chosen[chosen.index(at) - 1]] if len(alone) > 1 else self._alone(base.others[0])
             rounding = Rounding(self._alone, base.records[at], own, other, self._tolerance)
             for index, array in enumerate(together):
-                if not rounding.explains(index, array[at :: len(base.records)]):
+                rows = array[at :: len(base.records)]
+                if not (rounding.explains(index, rows) and rounding.explains_places(index, rows)):
                     return index
         return None
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import numpy as np
 
 from cluster_serving.job.batch import gather
 from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec, Wrapper
-from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, readings, take
+from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, is_graph, readings, take
 from cluster_serving.job.models.batched.comparison import alike
-from cluster_serving.job.models.batched.kept import KeptProof, read, write
+from cluster_serving.job.models.batched.kept import KeptProof
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, LARGEST, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.models.graph.network import Graph
@@ -30,6 +30,7 @@ _MOST_ATTEMPTS = 16
 _MOST_GUESSES = 4
 """Number of sizes of weights that free sizes are guessed by."""
 
+_MOST_BOUNDS = 64
 _MOST_RANKS = 16
 _MOST_ROWS = 8
 _MOST_SIZES = 1024
@@ -111,12 +112,17 @@ class BatchedModel(Wrapper):
             first = (0,) * len(self._model.outputs)
             self._keep((), Axes(self._options[0], first, problem=self._model.one_by_one))
             return
-        with self._kept.file() if self._kept else nullcontext() as file:
-            found = None if file is None else read(file, self._model)
-            if found is None:
+        with self._held():
+            found = self._kept.read((), self._model) if self._kept else None
+            if found is None and not (self._kept and self._kept.has_failed()):
                 found = self._prove_randomly()
-                if found is not None and file is not None:
-                    write(file, found)
+                self._remember((), found)
+            elif found is not None:
+                self._warn(found)
+        if self._takes_graphs(found):
+            # Random places of nodes are none. Requests prove it, which have whole tensors.
+            self._options = [reading for reading in self._options if not reading.is_batched]
+            self.inputs, found = _inputs(self._raw_inputs, self._options[0]), None
         if found is not None:
             self._keep((), found)
         elif self._trains:
@@ -124,6 +130,19 @@ class BatchedModel(Wrapper):
                 f"the model fails on single records, as layer {self._trains!r} computes as in training: export it "
                 "after model.eval()"
             )
+
+    def _takes_graphs(self, found: Axes | None) -> bool:
+        reading = self._options[0] if found is None else found.reading
+        is_shared = found is not None and not found.problem
+        whole_too = any(not option.is_batched for option in self._options)
+        return not is_shared and whole_too and is_graph(reading, self._raw_inputs, self._model.symbols)
+
+    def _held(self) -> AbstractContextManager[None]:
+        return self._kept.held() if self._kept else nullcontext()
+
+    def _remember(self, ranks: tuple[int, ...], found: Axes | None) -> None:
+        if self._kept:
+            self._kept.write(ranks, found, self._model)
 
     def _prove_randomly(self) -> Axes | None:
         # An index beyond a table would end the process.
@@ -141,7 +160,8 @@ class BatchedModel(Wrapper):
         if self._axes[()].changing:
             # It may remember this call.
             return None
-        kept = dict(self._axes), dict(self._sizes)
+        before = dict(self._axes), dict(self._sizes), self._kept
+        self._kept = None
         try:
             return super().warm_up(batch)
         except InferenceFailed:
@@ -149,7 +169,7 @@ class BatchedModel(Wrapper):
         finally:
             self.untried = ""
             # Guessed sizes tell nothing about those of requests.
-            self._axes, self._sizes = kept
+            self._axes, self._sizes, self._kept = before
             self._keep((), self._axes[()])
 
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
@@ -246,6 +266,7 @@ class BatchedModel(Wrapper):
             self._follow,
             self._weights(options),
             model.known,
+            self._bounds(),
         )
         self._graphs.clear()
         keeps_state = model.keeps_state
@@ -254,18 +275,22 @@ class BatchedModel(Wrapper):
             found = replace(found, changing=True)
         if self._renew is None or not (keeps_state or (found is not None and found.changing)):
             return found
-        if found is not None and found.changing:
+        if found is not None:
+            self._warn(found)
+        # The answers of requests must not depend on these calls.
+        model.close()
+        self._model = self._renew()
+        self._model.outputs = self._model.outputs or model.outputs
+        return found
+
+    def _warn(self, found: Axes) -> None:
+        if found.changing:
             log.warning(
                 "%s: %s; if it keeps a state, answers depend on the requests before, of any client: let the model take "
                 "and return its state, or write a handler that keeps one for each client",
                 self.engine,
                 found.problem,
             )
-        # The answers of requests must not depend on these calls.
-        model.close()
-        self._model = self._renew()
-        self._model.outputs = self._model.outputs or model.outputs
-        return found
 
     def _read(self) -> Graph | None:
         if not self._graphs:
@@ -276,6 +301,12 @@ class BatchedModel(Wrapper):
         """Return sizes of the weights, where records leave sizes free."""
         graph = self._read() if any(None in place.record for place in options[0].places) else None
         return [] if graph is None else graph.matrix_sizes(_MOST_GUESSES, LARGEST)
+
+    def _bounds(self) -> list[Array]:
+        if self._careful:
+            return []
+        graph = self._read()
+        return self._model.bounds(_MOST_BOUNDS) if graph is None else graph.bounds(_MOST_BOUNDS)
 
     def _follow(self, reading: Reading) -> list[Finding]:
         """Return what the graph of the model says about each output."""
@@ -309,6 +340,33 @@ class BatchedModel(Wrapper):
         """Return what the records of a batch prove; raise the model's error if it computes none of them."""
         if known is not None and self._attempts >= _MOST_ATTEMPTS:
             return known
+        with self._held():
+            found = self._recalled(ranks, inputs)
+            if found is None:
+                found = self._tried(ranks, known, inputs)
+                self._attempts += 1
+                self._remember(ranks, found)
+        self._keep(ranks, found)
+        return found
+
+    def _recalled(self, ranks: tuple[int, ...], inputs: Sequence[Array]) -> Axes | None:
+        """Return what another slot, or one before, has proven with requests; None if nothing is certain."""
+        axes = self._kept.peek(ranks) if self._kept else None
+        if self._kept is None or axes is None or not axes.certain:
+            return None
+        if not self._model.outputs or not all(spec.dtype for spec in self._model.outputs):
+            keeps_state = axes.changing or self._model.keeps_state
+            if keeps_state or not axes.reading.has_ranks([array.shape[1:] for array in inputs]):
+                return None
+            # The engine tells its outputs after a call.
+            self._try(axes.reading.join([[array[0, ...] for array in inputs]]))
+        found = self._kept.read(ranks, self._model)
+        if found is not None:
+            self._warn(found)
+        return found
+
+    def _tried(self, ranks: tuple[int, ...], known: Axes | None, inputs: Sequence[Array]) -> Axes:
+        """Return what trials with the records of a batch prove."""
         shapes = [array.shape[1:] for array in inputs]
         specs = [
             TensorSpec(spec.name, "str" if array.dtype == object else array.dtype.name, None)
@@ -333,10 +391,7 @@ class BatchedModel(Wrapper):
             # The likeliest reading has the error that a client can understand.
             self._try(sized[0].join(rows[:1]))
             raise InferenceFailed(f"{self.engine} computed this record in one batch and failed on it in another")
-        found = replace(found, reading=next(one for one in options if one.of_sizes(shapes) == found.reading))
-        self._attempts += 1
-        self._keep(ranks, found)
-        return found
+        return replace(found, reading=next(one for one in options if one.of_sizes(shapes) == found.reading))
 
     def _compare(
         self, ranks: tuple[int, ...], inputs: Sequence[Array], outputs: Sequence[Array], changed: Sequence[int]
@@ -351,7 +406,9 @@ class BatchedModel(Wrapper):
             self._doubt(ranks, replace(axes, problem=axes.problem or problem, constants=()))
         else:
             rows = tuple(None if index in changed else row for index, row in enumerate(axes.constants))
-            self._keep(ranks, replace(axes, constants=rows if any(row is not None for row in rows) else ()))
+            axes = replace(axes, constants=rows if any(row is not None for row in rows) else ())
+            self._keep(ranks, axes)
+            self._remember(ranks, axes)
         return alone
 
     def _other_size(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> int | None:
@@ -371,6 +428,7 @@ class BatchedModel(Wrapper):
     def _doubt(self, ranks: tuple[int, ...], axes: Axes) -> None:
         log.warning("%s: %s; from now on each record is computed alone", self.engine, axes.problem)
         self._keep(ranks, axes)
+        self._remember(ranks, axes)
 
     def _keep(self, ranks: tuple[int, ...], axes: Axes) -> None:
         """Remember axes, and describe inputs and outputs as they are with the batch first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +37,7 @@ UNPROVEN = "no request has proven yet that records may share a call"
 """Problem of a model about which nothing is certain."""
 
 _MOST_S = 3.0
-"""Seconds after which no further reading is tried."""
+"""Seconds after which no further reading is tried, and no further size if the model refuses all."""
 
 _TOGETHER_MOST = 4
 """Calls together, and what is around them, take so many times the memory of a record alone."""
@@ -111,10 +112,9 @@ class _Trial:
     def add(self, records: Sequence[Record]) -> bool:
         """Compute a draw; return False if the model refuses its records, which proves nothing."""
         try:
-            with Growth() as growth:
+            with self._measured():
                 alone = [self._alone(records[0])]
-            self.grown = max(self.grown, growth.bytes)
-            if self.grown > self._limit // _TOGETHER_MOST:
+            if not self.has_room(1):
                 return False
             # The first call may have prepared the next.
             brief, slow = Budget(_BRIEF_S), Budget(_SLOW_S)
@@ -157,12 +157,22 @@ class _Trial:
             self.is_random |= self._changes(records[0], alone[0])
         return True
 
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Note how far memory grows; a model may refuse a record after it has taken much."""
+        growth = Growth()
+        try:
+            with growth:
+                yield
+        finally:
+            self.grown = max(self.grown, growth.bytes)
+
     def _changes(self, record: Record, before: Sequence[Array] | None = None) -> bool:
         """Return True if a record has other outputs the next time."""
         once = self._alone(record) if before is None else before
         return not all(map(equal, zip(once, self._alone(record), strict=True)))
 
-    def look_for_influence(self, most: int, careful: bool, known: Sequence[str | int]) -> None:
+    def look_for_influence(self, most: int, careful: bool, known: Sequence[str | int], bounds: Sequence[Array]) -> None:
         """Search for an output of which a row depends on other records."""
         axes = [axis for axis in self.axes() if axis is not None]
         if None in [place.axis for place in self.reading.places] or self.is_random or self.is_brief:
@@ -171,7 +181,7 @@ class _Trial:
         sizes = sorted({2, 3, max(2, most)}) if self.reading.fixed is None else [self.reading.fixed]
         budget = Budget(_PROVEN_S if self.is_proven() else _BUDGET_S)
         search = Influence(
-            call, self._records, sizes, self._tolerance, careful, self.is_proven(), known, self._alone_before
+            call, self._records, sizes, self._tolerance, careful, self.is_proven(), known, bounds, self._alone_before
         )
         self._influenced = search.find(budget.has_time)
         if self._influenced is not None:
@@ -322,6 +332,7 @@ def prove(
     follow: Follow = lambda reading: (),
     weights: Sequence[int] = (),
     known: Sequence[str | int] = (),
+    bounds: Sequence[Array] = (),
 ) -> Axes | None:
     """Find the batch axes of a model.
 
@@ -338,6 +349,7 @@ def prove(
         follow: See `Follow`.
         weights: Sizes of the weights, which free sizes may have to be.
         known: See `Model.known`.
+        bounds: See `Graph.bounds`.
 
     Returns:
         The axes; None if the model computes none of the records.
@@ -362,7 +374,7 @@ def prove(
             if reading.fixed == 1 or trial.is_slow:
                 return _axes(trial, inputs, outputs())
             if trial.follows():
-                trial.look_for_influence(most, careful, known)
+                trial.look_for_influence(most, careful, known, bounds)
                 if trial.follows() and (draws or len(options) == 1 or not trial.is_doubtful()):
                     return _axes(trial, inputs, outputs())
             # Without a proof, random sizes may fit a wrong reading only. Those of requests fit the right one.
@@ -387,6 +399,7 @@ def _try_random(
 ) -> None:
     guesses = 0
     before = 1
+    patience = Budget(_MOST_S)
     for size in sizes(trial.reading, weights):
         made = 0
         if size is not None:
@@ -399,10 +412,10 @@ def _try_random(
             # Sizes that follow the data are others with other kinds.
             if not made or has_time():
                 made += trial.add(generated(trial.reading, inputs, size, kind))
-            if trial.is_slow or trial.is_brief:
+            if trial.is_slow or trial.is_brief or not trial.has_room(1):
                 return
         guesses += made > 0
-        if guesses == 2 or (guesses and not has_time()):
+        if guesses == 2 or not (has_time() if guesses else patience.has_time()):
             return
 
 

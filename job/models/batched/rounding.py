@@ -74,6 +74,20 @@ class Rounding:
         noise = max((distance(own, self._changed(number)[output]) for number in self._numbers(_TRIES)), default=0.0)
         return far <= min(_TIMES * noise, max(_MOST_OF_SPREAD * spread, _TIMES * rounding))
 
+    def explains_places(self, output: int, rows: Array) -> bool:
+        """Return True if rounding may make these rows of several places of one call.
+
+        All places have the same kernels but for the last ones of a block, so only the last digits may differ.
+        """
+        first = np.broadcast_to(rows[0], rows.shape)
+        if self._tolerance >= ROUGH or not self._has_digits or rows.dtype.kind not in "fc" or equal((first, rows)):
+            return True
+        far = distance(first, rows)
+        if far <= 2 * ROUNDING * largest(self._own[output]):
+            return True
+        noise = max(distance(self._own[output], self._changed(number)[output]) for number in self._numbers(_TRIES))
+        return far <= _TIMES * noise
+
     @property
     def _has_digits(self) -> bool:
         return any(array.dtype.kind in "fc" for array in self._record)

@@ -10,6 +10,8 @@ from cluster_serving.protocol.inputs import Array
 
 _LEVELS = 64
 _ODD = 37
+_BESIDE = 0.05
+_SINGLY = 0.3
 
 
 def varied(records: Sequence[Record], count: int, careful: bool) -> list[Record]:
@@ -35,6 +37,45 @@ def varied(records: Sequence[Record], count: int, careful: bool) -> list[Record]
                 values[6::8] = generator.integers(0, 16, values[6::8].shape)
         inputs.append(list(values))
     return [list(record) for record in zip(*inputs, strict=True)]
+
+
+def bounded(record: Record, bounds: Sequence[Array], count: int) -> list[Record]:
+    """Return so many records of numbers between those that a model compares something with, some of them beside these.
+
+    Args:
+        record: A record that the model computes; its whole numbers stay.
+        bounds: Numbers of the model, some of which it may have for each column.
+        count: Number of records.
+    """
+    generator = np.random.default_rng(0)
+    inputs = []
+    for first in record:
+        if first.dtype.kind not in "fc":
+            inputs.append([first] * count)
+            continue
+        limits = [_broadcast(array, first.shape) for array in bounds]
+        arrays = np.array([limit for limit in limits if limit is not None] or [np.zeros(first.shape)])
+        flat = np.unique(np.concatenate([array.reshape(-1) for array in bounds]).astype(np.float64))
+        # Each array has a bound of one kind, or all numbers have bounds of their own.
+        chosen = generator.integers(0, len(arrays), (2, count))
+        one, other = arrays[chosen[0]], arrays[chosen[1]]
+        singly = generator.random((count, *[1] * first.ndim)) < _SINGLY
+        own = generator.integers(0, len(flat), (count, *first.shape))
+        one, other = np.where(singly, flat[own], one), np.where(singly, flat[np.minimum(own + 1, len(flat) - 1)], other)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = one + generator.uniform(-_BESIDE, 1 + _BESIDE, one.shape) * (other - one)
+            inputs.append([*np.asarray(values, first.dtype)])
+    return [list(record) for record in zip(*inputs, strict=True)]
+
+
+def _broadcast(array: Array, shape: tuple[int, ...]) -> Array | None:
+    """Return numbers for all elements of a record; None if they have another shape."""
+    while array.ndim > len(shape) and array.shape[0] == 1:
+        array = array[0]
+    try:
+        return np.broadcast_to(array.astype(np.float64), shape)
+    except ValueError:
+        return None
 
 
 def _spread(generator: np.random.Generator, arrays: Sequence[Array], shape: tuple[int, ...]) -> Array:

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value
+from cluster_serving.protocol.inputs import Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,12 @@ class Node:
             raise Unknown
         return value
 
+
+_BOUNDED = ("greater", "less", "equal", "clip", "clamp", "bucketize", ".gt", ".ge", ".lt", ".le", ".eq")
+"""Parts of the names of operators that compare numbers with others."""
+
+_PASSING = ("identity", "cast", "convert", ".lift_fresh", ".detach", ".clone", ".alias", "._to_copy")
+"""Parts of the names of operators that return their input."""
 
 Values = Sequence[Value | None]
 """Inputs of a node; None for one that is left out."""
@@ -126,3 +135,21 @@ class Graph:
             if len(found) >= most:
                 break
         return [*found][:most]
+
+    def bounds(self, most: int) -> list[Array]:
+        """Return up to so many (`most`) small arrays of numbers that something is compared with, or cut off at."""
+        constants = {**self.constants}
+        found: list[Array] = []
+        for node in self.nodes:
+            values = [value for value in node.attributes.values() if isinstance(value, Value)]
+            if node.kind == "Constant" and values and node.outputs:
+                constants[node.outputs[0]] = values[0]
+            elif len(node.outputs) == 1 and node.inputs and any(word in node.kind.lower() for word in _PASSING):
+                if node.inputs[0] in constants:
+                    constants[node.outputs[0]] = constants[node.inputs[0]]
+            elif any(word in node.kind.lower() for word in _BOUNDED):
+                values = [constants[name] for name in node.inputs if name in constants]
+                arrays = [value.load() for value in values if value.has_few()]
+                found += [array for array in arrays if array is not None]
+                found += [np.array(number) for number in node.attributes.values() if type(number) in (int, float)]
+        return [array for array in found if array.size and array.dtype.kind in "fiu"][:most]

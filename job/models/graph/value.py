@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -94,6 +95,10 @@ class Value:
         if len(numbers) != 1:
             raise Unknown
         return numbers[0]
+
+    def has_few(self) -> bool:
+        """Return True for a constant of so few elements that they are looked at one by one."""
+        return self.shape is not None and math.prod(size.number for size in self.shape) <= MOST_ELEMENTS
 
     def has_zero(self) -> bool:
         """Return True if an element of a constant is zero, or may be."""

@@ -1,4 +1,4 @@
-"""Texts and whole numbers that a graph of TensorFlow knows: the keys of its tables, and the texts that it compares."""
+"""What a graph of TensorFlow knows: the keys of its tables, and the texts and numbers that it compares."""
 
 from __future__ import annotations
 
@@ -8,10 +8,24 @@ from typing import Any
 
 import tensorflow as tf
 
+from cluster_serving.job.models.graph.value import MOST_ELEMENTS
+from cluster_serving.protocol.inputs import Array
+
 _TABLES = ("HashTableV2", "MutableDenseHashTableV2", "MutableHashTableV2")
 _MOST_KEYS = 200_000
 _MOST_CONSTANTS = 1000
 _MOST_BYTES = 256
+_COMPARISONS = (
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "Equal",
+    "NotEqual",
+    "ClipByValue",
+    "Maximum",
+    "Minimum",
+)
 _OF_FILES = ("save", "__inference__traced_save", "__inference__traced_restore")
 """Beginning of the names of functions and nodes that read and write variables, by their names."""
 
@@ -24,6 +38,25 @@ def known(session: Any, with_texts: bool) -> list[str | int]:
     with suppress(ValueError, tf.errors.OpError):
         found += _constants(session.graph.as_graph_def()) if with_texts else []
     return [*dict.fromkeys(_value(key) for key in found)]
+
+
+def bounds(session: Any, most: int) -> list[Array]:
+    """Return up to so many (`most`) small constants that numbers are compared with, or cut off at."""
+    found: list[Array] = []
+    with suppress(ValueError, tf.errors.OpError):
+        for nodes in _parts(session.graph.as_graph_def()):
+            constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
+            for node in nodes:
+                names = [name.split(":")[0] for name in node.input if node.op in _COMPARISONS]
+                few = [constants[name] for name in names if name in constants]
+                found += [tf.make_ndarray(one) for one in few if one.ByteSize() <= _MOST_BYTES]
+    return [array for array in found if 0 < array.size <= MOST_ELEMENTS and array.dtype.kind in "fiu"][:most]
+
+
+def _parts(graph: Any) -> list[Any]:
+    """Return the nodes of the graph, and those of each of its functions."""
+    functions = [one for one in graph.library.function if not one.signature.name.startswith(_OF_FILES)]
+    return [graph.node, *(function.node_def for function in functions)]
 
 
 def _keys(session: Any, operation: Any) -> list[Any]:
@@ -41,8 +74,7 @@ def _keys(session: Any, operation: Any) -> list[Any]:
 
 def _constants(graph: Any) -> Iterator[bytes]:
     """Yield the texts that are inputs of operators, in the graph and its functions."""
-    functions = [one for one in graph.library.function if not one.signature.name.startswith(_OF_FILES)]
-    for nodes in (graph.node, *(function.node_def for function in functions)):
+    for nodes in _parts(graph):
         for node in nodes:
             is_text = node.op == "Const" and node.attr["dtype"].type == tf.string.as_datatype_enum
             if is_text and not node.name.startswith(_OF_FILES):

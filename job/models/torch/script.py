@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from cluster_serving.job.models.base import Model, TensorSpec, choose
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.graph.value import MOST_ELEMENTS
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
 from cluster_serving.job.models.torch.pickle import PickledModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.inputs import Array
 
 _NUMBERS = {"int": "int64", "float": "float64", "number": "float64", "Scalar": "float64", "bool": "bool"}
 """Type of an argument that is no tensor → dtype of the input."""
@@ -82,6 +85,14 @@ class TorchScriptModel(TorchModel):
             return True
         return any(buffer._version != version for buffer, version in self._buffers)
 
+    def bounds(self, most: int) -> list[Array]:
+        """See `Model.bounds`."""
+        graph = self._loaded.inlined_graph
+        nodes = [node for name in _COMPARISONS for node in graph.findAllNodes(f"aten::{name}")]
+        values = [one.toIValue() for node in nodes for one in node.inputs() if one.node().kind() == "prim::Constant"]
+        arrays = [value.numpy(force=True) if isinstance(value, torch.Tensor) else np.array(value) for value in values]
+        return [array for array in arrays if 0 < array.size <= MOST_ELEMENTS and array.dtype.kind in "fiu"][:most]
+
     def _call(self, tensors: list[torch.Tensor]) -> Any:
         given = zip(self.inputs, tensors, self._numbers, strict=True)
         try:
@@ -93,6 +104,9 @@ class TorchScriptModel(TorchModel):
             if reason is None:
                 raise
             raise RuntimeError(reason[0]) from None
+
+
+_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "clamp", "clamp_min", "clamp_max", "bucketize")
 
 
 def _load(path: Path, device: str) -> Any:

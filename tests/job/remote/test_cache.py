@@ -63,6 +63,15 @@ def test_what_a_crash_has_left_is_removed(put, cache, versions):
     assert {path.name for path in versions()} == {"version", "next"}
 
 
+def test_files_of_other_folders_stay(put, cache, versions):
+    (cache / "proofs").mkdir(mode=0o700, parents=True)
+    (cache / "proofs" / "kept.json").touch()
+    os.utime(cache / "proofs" / "kept.json", times=(0, 0))
+    for number in range(KEPT + 1):
+        put("address", f"version-{number}", age=RECENT_S + 10)
+    assert [path.name for path in (cache / "proofs").iterdir()] == ["kept.json"]
+
+
 def test_without_the_variable_the_cache_is_in_a_folder_of_this_user(tmp_path, monkeypatch):
     monkeypatch.delenv("CLUSTER_SERVING_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models.batched.influence import apart
-from tests.job.models.batched.test_model import batched, records
+from cluster_serving.job.models.batched.model import BatchedModel
+from tests.job.models.batched.test_model import Raw, batched, records
 
 F = np.float32
 
@@ -45,6 +46,7 @@ DEPENDENT = {
     "neighbours that agree": lambda x: x + F(1e-3) * (x == before(x)),
     "one of many columns": lambda x: column(x, F(0.01) * before(x)[:, 0]),
     "the place": lambda x: x + F(1e-3) * places(x),
+    "the place, by a ten-thousandth": lambda x: x + F(1e-4) * places(x),
     "the place, far behind": lambda x: x + F(1e-2) * (places(x) > 20),
     "the size": lambda x: x * F(1 + 1e-3 * len(x)),
     "the size, of large calls": lambda x: x * F(1.001 if len(x) > 16 else 1),
@@ -70,6 +72,7 @@ DEPENDENT = {
 }
 NUMBERS = {
     "whole numbers before": lambda x: x + before(x) // 2,
+    "whole numbers with a gap of seven": lambda x: x + (x[:, None, 0] == x[:, 0] + 7).sum(0)[:, None],
     "whole numbers that agree": lambda x: x + (x == before(x)),
     "a large whole number anywhere": lambda x: x + (x > 1000).any(),
     "a whole number of few": lambda x: x + (x == 13).any(),
@@ -170,6 +173,32 @@ def test_columns_with_tables_of_their_own():
 
     assert batched(looked_up, (None, 2), named=True, dtype="int64").one_by_one == ""
     assert "depends on the others" in batched(mixed, (None, 2), named=True, dtype="int64").one_by_one
+
+
+def test_records_of_which_valid_ones_alone_count():
+    """Each column has limits of its own, which a model compares it with."""
+    least, most = np.array([18, 1, 1000, 0], F), np.array([100, 5, 90_000, 1], F)
+
+    def centered(x):
+        valid = ((x >= least) & (x <= most)).all(1, keepdims=True)
+        mean = np.where(valid, x, 0).sum(0) / max(1, valid.sum())
+        return np.where(valid, x - mean, x)
+
+    raw = Raw(centered, (None, 4))
+    raw.symbols = {"x0": ["batch", ""]}
+    raw.bounds = lambda count: [least, np.array(0, F), most]
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
+def test_texts_that_are_long_together():
+    def counted(x):
+        lengths = np.array([len(text) for text in x[:, 0]])
+        return lengths + (lengths.sum() > 20_000)
+
+    model = batched(counted, (None, 1), named=True, dtype="str")
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
 
 
 def test_images_that_are_bright_together():

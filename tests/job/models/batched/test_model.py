@@ -307,6 +307,27 @@ def test_a_free_size_may_be_one_of_the_weights():
     assert batched(lambda x: x @ weights, (None, None)).warm_up(1) is None
 
 
+def test_a_refused_record_may_take_memory_too(monkeypatch):
+    """A model that failed at the end took as much as it liked, for larger and larger guesses of a free size."""
+    guesses = []
+
+    class Grown:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.bytes = guesses[-1] ** 3
+
+    def refusing(x):
+        guesses.append(x.shape[1])
+        raise ValueError("no such size")
+
+    monkeypatch.setattr(proof, "Growth", Grown)
+    monkeypatch.setattr(proof, "limit", lambda: 128**3)
+    batched(refusing, (None, None), named=True)
+    assert max(guesses) == 64
+
+
 def test_slow_records_are_tried_together_once_if_the_graph_proves_it_else_never(monkeypatch):
     monkeypatch.setattr(proof, "_SLOW_S", 0)
     monkeypatch.setattr(proof, "_BRIEF_S", 0)
@@ -333,3 +354,26 @@ def test_requests_of_a_slow_network_pay_for_one_proof(monkeypatch):
     np.testing.assert_array_equal(model.predict([x])[0], np.sin(x[:, 500:-500]))
     assert model.one_by_one == ""
     assert sum(raw.calls) == 23
+
+
+def test_a_graph_whose_nodes_and_edges_have_symbols_of_their_own():
+    """Random edges lead to no node, so the model refuses them, and only requests tell."""
+
+    def passed(x, bias, edges, weights):
+        if edges.max() >= len(x) or edges.shape[1] != len(weights) or len(x) != len(bias) or not x.any():
+            raise ValueError("no graph")
+        y = x + bias[:, None]
+        np.add.at(y, edges[1], x[edges[0]] * weights[:, None])
+        return y
+
+    raw = Raw(passed, (None, 4), (None,), (2, None), (None,))
+    raw.inputs[2] = TensorSpec("x2", "int64", (2, None))
+    raw.symbols = {"x0": ["nodes", ""], "x1": ["nodes"], "x2": ["", "edges"], "x3": ["edges"]}
+    model = BatchedModel(raw)
+    model.prove()
+    assert list(map(str, model.inputs))[2] == "x2: int64[?, 2, ?]"
+    x, bias, weights = records(2, 5, 4), records(2, 5), records(2, 3)
+    edges = np.array([[[0, 1, 4], [1, 2, 2]], [[3, 3, 3], [0, 1, 2]]])
+    expected = [passed(*one) for one in zip(x, bias, edges, weights, strict=True)]
+    np.testing.assert_array_equal(model.predict([x, bias, edges, weights])[0], expected)
+    assert model.one_by_one == "its inputs have no batch dimension"

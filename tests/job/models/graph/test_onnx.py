@@ -197,3 +197,16 @@ def test_a_graph_from_a_file_of_anything_is_not_known(tmp_path):
     assert found(tmp_path, nodes) == Finding()
     assert found(tmp_path, [node("Conv", ["x", "w"], ["y"], strides=[0])]) == Finding()
     assert found(tmp_path, [node("Relu", ["nowhere"], ["y"])]) == Finding()
+
+
+def test_numbers_that_others_are_compared_with_are_known(tmp_path):
+    seven = onnx.numpy_helper.from_array(np.array(7.5, np.float32))
+    nodes = [
+        node("Constant", [], ["k"], value=seven),
+        node("Less", ["x", "k"], ["a"]),
+        node("GreaterOrEqual", ["x", "scale"], ["b"]),
+        node("Add", ["x", "nothing"], ["y"]),
+    ]
+    found(tmp_path, nodes)
+    bounds = read((tmp_path / "model.onnx").read_bytes(), {"y": "y"}).bounds(9)
+    assert [array.tolist() for array in bounds] == [7.5, [1, 1, 1, 1]]

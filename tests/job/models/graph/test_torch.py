@@ -264,3 +264,9 @@ def test_a_program_whose_rows_are_one_record_names_the_operator(tmp_path):
 )
 def test_what_the_program_does_not_tell_is_found_by_its_values(tmp_path, name):
     assert saved(tmp_path, UNKNOWN[name]()).one_by_one
+
+
+def test_numbers_that_others_are_compared_with_are_known():
+    program = exported(lambda self, x: torch.where((x < 7.5) & (x > torch.tensor([1.0, 2.0, 3.0, 4.0])), x, 0))
+    bounds = read(program.module(), {"x": [None, 4]}, ["y"]).bounds(9)
+    assert [array.tolist() for array in bounds] == [7.5, [1, 2, 3, 4]]

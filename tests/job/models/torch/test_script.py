@@ -291,3 +291,16 @@ def test_no_trial_keeps_a_model_in_a_loop(tmp_path):
     model = load(tmp_path, input_shapes=((3,),))
     assert model.one_by_one == ""
     np.testing.assert_array_equal(model.predict([np.ones((4, 3), np.float32)])[0], np.full((4, 3), 2))
+
+
+def test_numbers_that_others_are_compared_with_are_known(tmp_path):
+    class Between(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("least", torch.tensor([1.0, 2.0]))
+
+        def forward(self, x):
+            return torch.where((x < 7.5) & (x > self.least), x, 0)
+
+    model_zoo.save_torchscript(tmp_path, Between(), torch.ones(1, 2))
+    assert [array.tolist() for array in load(tmp_path)._model.bounds(9)] == [[1, 2], 7.5]
