@@ -136,6 +136,13 @@ def _take_parameters(taken: Taken, config: Fields, kind: str) -> None:
     values = {key: str(_parameter(config, key) or "").lower() for key in known}
     if values.get("model_type", "").startswith("treelite"):
         raise LaunchError("the model is a checkpoint of Treelite: serve the file of XGBoost or LightGBM it was made of")
+    if kind == "fil":
+        # Its clients send all features as one vector, also where the file has the names of columns.
+        taken.keys["inputs"] = "x"
+        taken.left.append(
+            "the names of FIL's tensors: input__0 may stay, as one input has any name; clients ask for label, "
+            "probabilities or value in place of output__0, or name none"
+        )
     if values.get("predict_proba") == "true":
         taken.keys["outputs"] = "probabilities"
     elif values.get("output_class") == "true":

@@ -213,6 +213,7 @@ def test_triton_with_a_file_of_another_name_and_parameters_of_fil(tmp_path):
     taken = triton(tmp_path / "trees", config, my_json=b"{}")
     assert taken.keys == {
         "jobName": "trees",
+        "inputs": "x",
         "outputs": "probabilities",
         "threadPerModel": 3,
         "modelParallelism": 2,
@@ -221,6 +222,7 @@ def test_triton_with_a_file_of_another_name_and_parameters_of_fil(tmp_path):
     said = "\n".join(taken.left)
     for named in (
         "the parameter threshold (0.5) of config.pbtxt: set outputs: probabilities, and compare in the client",
+        "input__0 may stay, as one input has any name; clients ask for label, ",
         "max_batch_size 0",
         "reshape of 'input__0'",
         "version_policy",
