@@ -6,6 +6,7 @@ fsspec.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,13 @@ def number_of(folder: Path) -> int | None:
     from cluster_serving.job.models import versions
 
     return versions.number_of(folder)
+
+
+def check_names(names: Iterable[str], folder: Path) -> None:
+    """Check that the names in a folder are those of one model; see `detect.identify`."""
+    from cluster_serving.job.models import detect
+
+    detect.identify(names, folder)
 
 
 def holds_model(folder: Path) -> bool:

@@ -12,9 +12,11 @@ from cluster_serving.launcher.origins import (
     bentoml,
     hugging_face,
     kserve,
+    manifests,
     mlflow,
     mlserver,
     seldon,
+    served,
     storage,
     tensorflow_serving,
     torchserve,
@@ -44,7 +46,8 @@ def read(path: Path) -> Taken:
     for read_manifest in _MANIFESTS.values():
         taken = taken or read_manifest(path, _of_files)
     if taken:
-        return taken
+        return taken if taken.own or not taken.files else served.check(taken)
+    manifests.refuse(path, " or ".join([*kserve.KINDS, *seldon.KINDS]))
     if path.is_file() and path.name.lower().endswith(ARCHIVES):
         raise LaunchError(f"{path} is an archive: unpack it, and name its folder")
     found = ", ".join(sorted(entry.name for entry in path.iterdir())[:20]) if path.is_dir() else "a file"

@@ -73,18 +73,33 @@ class Fields:
             found |= dict.fromkeys(unread for part in parts for unread in part.unread(f"{above}{name}."))
         return sorted(found)
 
-    def left(self, file: PurePath | str, why: str = NO_KEY) -> list[str]:
-        """Return a line with the fields that were not read, and why; they count as read then. No fields, no line."""
-        names = self.unread()
+    def left(self, file: PurePath | str, why: str = NO_KEY, ways: Mapping[str, str] | None = None) -> list[str]:
+        """Return lines with the fields that were not read, and why; they count as read then. No fields, no line.
+
+        Args:
+            file: What has the fields, for the lines.
+            why: What is said of fields without a way of their own.
+            ways: Name of a field, or of one around it → what is said of it instead.
+        """
+        grouped: dict[str, list[str]] = {}
+        for name in self.unread():
+            grouped.setdefault(_way(name, ways or {}) or why, []).append(name)
         self._read.update(self._content)
         self._parts.clear()
-        return [f"{', '.join(names)} of {file}: {why}"] if names else []
+        return [f"{', '.join(names)} of {file}: {reason}" for reason, names in grouped.items()]
 
     def leave(self, file: PurePath | str, why: str, *names: str) -> list[str]:
         """Return a line with those of some fields that the file has, which count as read; no line without them."""
         found = [name for name in names if name in self._content]
         self._read.update(found)
         return [f"{', '.join(found)} of {file}: {why}"] if found else []
+
+
+def _way(name: str, ways: Mapping[str, str]) -> str:
+    """Return what is said of a field, or of the nearest field around it; empty if nothing is."""
+    while name and name not in ways:
+        name = name.rpartition(".")[0]
+    return ways.get(name, "")
 
 
 def read_fields(path: Path) -> Fields | None:

@@ -19,7 +19,7 @@ _OWN = (
 )
 _RESAMPLE = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 """Names of Pillow's numbers."""
-_BILINEAR, _BICUBIC = 2, 3
+_NEAREST, _BILINEAR, _BICUBIC = 0, 2, 3
 _WARPED = 384
 """Size from which ConvNeXT scales the whole image."""
 
@@ -152,6 +152,11 @@ def _take_size(taken: Taken, images: Fields, file: str, name: str, kind: _Kind) 
     elif resizes:
         taken.keys |= {"imageShortestEdge": edge} if edge else {"imageResize": _text(pair)}
         taken.keys["imageResample"] = _RESAMPLE[resample] if resample in range(len(_RESAMPLE)) else "bilinear"
+        if resample == _NEAREST:
+            taken.left.append(
+                f"resample nearest of {file}: Pillow chooses the pixels; torchvision, which transformers takes if it "
+                "is installed, chooses others (docs/explanation/where-libraries-differ.md)"
+            )
     if crops and crop:
         taken.keys["imageCrop"] = _text(crop)
     elif crops:

@@ -10,7 +10,7 @@ from cluster_serving.launcher.origins.taken import Taken
 
 EXPECTED = "an InferenceService of KServe as YAML"
 
-_KIND = "InferenceService"
+KINDS = ("InferenceService", "TrainedModel")
 _GROUP = "serving.kserve.io/"
 _FORMATS = (
     "sklearn",
@@ -32,12 +32,12 @@ _PROTOCOLS = ("v1", "v2", "grpc-v1", "grpc-v2", "open-inference-protocol")
 
 
 def read(path: Path, read_folder: storage.Reader) -> Taken | None:
-    """Return the models of a file or folder; None if no object there is an `InferenceService`."""
-    return manifests.models(path, _KIND, _is_service, lambda each: _read(each, read_folder))
+    """Return the models of a file or folder; None if no object there is of a kind with a model."""
+    return manifests.models(path, " or ".join(KINDS), _is_service, lambda each: _read(each, read_folder))
 
 
 def _is_service(each: Fields) -> bool:
-    return each.take("kind") == _KIND and str(each.take("apiVersion")).startswith(_GROUP)
+    return each.take("kind") in KINDS and str(each.take("apiVersion")).startswith(_GROUP)
 
 
 def _read(each: Fields, read_folder: storage.Reader) -> Taken:
@@ -45,7 +45,18 @@ def _read(each: Fields, read_folder: storage.Reader) -> Taken:
     taken = Taken(f"the {name}")
     taken.name(str(each.part("metadata").take("name") or "model"))
     spec = each.part("spec")
-    predictor = spec.part("predictor")
+    if each.take("kind") == KINDS[1]:
+        _take_trained(taken, spec, read_folder)
+        return _with_rest(taken, each, name)
+    taken.left += spec.leave("spec", _CHANGES, "canary", "canaryTrafficPercent")
+    # Until v1alpha2, the service had a default and a canary.
+    service = spec.part("default") if "default" in spec else spec
+    _take_service(taken, service, read_folder)
+    return _with_rest(taken, each, name)
+
+
+def _take_service(taken: Taken, service: Fields, read_folder: storage.Reader) -> None:
+    predictor = service.part("predictor")
     _take_model(taken, predictor, read_folder)
     _take_batcher(taken, predictor.part("batcher"))
     seconds = predictor.take("timeout")
@@ -57,10 +68,20 @@ def _read(each: Fields, read_folder: storage.Reader) -> Taken:
     taken.left += predictor.leave(where, _CHANGES, "canaryTrafficPercent", "canary")
     taken.left += predictor.left(where, POD)
     why = "move its code into model/handler.py (cluster-serving-init --handler)"
-    taken.left += spec.leave("spec", why, "transformer")
-    taken.left += spec.leave(
-        "spec", "no explanations are computed here; a handler may (docs/how-to/handlers.md)", "explainer"
-    )
+    taken.left += service.leave("spec", why, "transformer")
+    taken.left += service.leave("spec", manifests.EXPLAINER, "explainer")
+
+
+def _take_trained(taken: Taken, spec: Fields, read_folder: storage.Reader) -> None:
+    """Take a model that several share a service with."""
+    model, where = spec.part("model"), "spec.model"
+    address, kind = str(model.take("storageUri") or ""), str(model.take("framework") or "")
+    taken.left += spec.leave("spec", "a job is a server of its own", "inferenceService")
+    taken.left += model.left(where, POD)
+    storage.take(taken, address, [kind] if kind else [], read_folder)
+
+
+def _with_rest(taken: Taken, each: Fields, name: str) -> Taken:
     taken.left += manifests.metadata_left(each)
     taken.left += each.left(f"the {name}")
     return taken
@@ -103,6 +124,11 @@ def _address(taken: Taken, model: Fields, where: str) -> str:
     if listed and not address:
         address = str(listed[0].take("uri") or "")
         listed[0].take("mountPath")
+        for part in listed[1:]:
+            place = part.take("mountPath")
+            taken.left.append(
+                f"the files at {part.take('uri')} for {place}: modelPath is one address; copy them into that folder"
+            )
     stored = model.part("storage")
     if "storage" not in model or address:
         return address

@@ -16,11 +16,29 @@ POD = "the manifest of a job has its own pods: docs/how-to/deploy/kubernetes.md"
 """What is said of resources, volumes, accounts and the like."""
 
 REPLICAS = "copies are slots here: modelParallelism, or the section autoscale, sets their number"
+EXPLAINER = "no explanations are computed here; a handler may (docs/how-to/handlers.md)"
 PAYLOADS = "the section payloadLog of config.yaml logs requests and answers"
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 _MOST_BYTES = 1 << 22
-_FACTS = ("namespace", "labels", "creationTimestamp", "generation", "resourceVersion", "uid", "managedFields")
+_GROUPS = ("serving.kserve.io/", "machinelearning.seldon.io/", "mlops.seldon.io/")
+_SERVER = "a job is server and runtime itself"
+_GRAPH = "call its models from a handler (docs/how-to/handlers.md)"
+_SHARE = "a canary or a shadow is started with cluster-serving-cli update (docs/how-to/changes.md)"
+_OTHERS = {
+    "Pipeline": _GRAPH,
+    "InferenceGraph": _GRAPH,
+    "Experiment": _SHARE,
+    "LLMInferenceService": "a handler generates texts (docs/how-to/handler-models.md)",
+    **dict.fromkeys(("ServingRuntime", "ClusterServingRuntime", "Server", "ServerConfig", "SeldonRuntime"), _SERVER),
+    **dict.fromkeys(("Secret", "ServiceAccount"), "docs/how-to/model-stores.md says where a job looks for credentials"),
+}
+"""Kind of an object beside a model → what to do instead."""
+
+_FACTS = (
+    *("namespace", "labels", "creationTimestamp", "generation", "resourceVersion", "uid", "managedFields"),
+    *("finalizers", "ownerReferences", "generateName", "selfLink"),
+)
 
 
 def objects(path: Path) -> list[Fields]:
@@ -100,4 +118,18 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 def other(each: Fields, known: str) -> str:
     """Return the line for an object that describes no model; `known` has what does."""
-    return f"{described(each)}: not taken over, which {known} alone is; a job is server and runtime itself"
+    way = _OTHERS.get(str(each.take("kind")), f"not taken over, which {known} alone is; {_SERVER}")
+    return f"{described(each)}: {way}"
+
+
+def refuse(path: Path, known: str) -> None:
+    """Refuse a file or folder with objects of which none describes a model; return if it has no objects.
+
+    Raises:
+        LaunchError: With what each object is, and the kinds that are known.
+    """
+    found = objects(path)
+    if any(str(each.take("apiVersion")).startswith(_GROUPS) for each in found):
+        raise LaunchError(
+            f"{path} describes no model, as {known} does; {'; '.join(other(each, known) for each in found)}"
+        )

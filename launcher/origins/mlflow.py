@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -13,7 +14,11 @@ from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, 
 EXPECTED = "a model of MLflow, MLmodel"
 
 _FILE = "MLmodel"
-_FACTS = ("artifact_path", "mlflow_version", "model_id", "model_size_bytes", "model_uuid", "run_id", "utc_time_created")
+_FACTS = (
+    *("is_signature_from_type_hint", "type_hint_from_example", "metadata", "resources", "prompts", "auth_policy"),
+    *("artifact_path", "mlflow_version", "model_id", "model_size_bytes", "model_uuid", "run_id"),
+    "utc_time_created",
+)
 _NATIVE = {"xgboost": "model.ubj", "lightgbm": "model.txt", "catboost": "model.cbm", "onnx": "model.onnx"}
 """Flavors whose file is served as it is → its name here, but for the suffixes of XGBoost."""
 
@@ -64,23 +69,39 @@ def _read(path: Path) -> Taken:
         )
     taken = Taken(f"the MLflow model {path}", files)
     taken.name(path.resolve().name)
-    if described.take("signature"):
+    signature = described.part("signature")
+    if signature.take("params") not in (None, "null"):
+        taken.left.append("the params of the signature: a handler takes such values as inputs of a record")
+    if [signature.take(name) for name in signature]:
         taken.left.append("the signature: the model tells its own inputs, which cluster-serving-cli status shows")
     if (path / "requirements.txt").is_file():
         taken.left.append(REQUIREMENTS)
     _take_function(taken, flavors.part("python_function"))
     for flavor in flavors:
         fields, where = flavors.part(flavor), f"the flavor {flavor} of {_FILE}"
+        _take_answer(taken, flavor, fields.take("model_class") or fields.take("model_type"))
         taken.left += fields.leave(where, _DEVICE, "providers", "onnx_session_options")
         taken.left += fields.leave(where, f"code, which is not run: {_REMEDIES['python_function']}", "code")
         taken.left += fields.left(where, _ANOTHER_WAY if flavor == "python_function" else IN_MODEL)
     taken.left += described.leave(_FILE, FACT, *_FACTS)
+    taken.left += described.leave(_FILE, "examples of records, which a client may send", "saved_input_example_info")
     taken.left += described.left(_FILE)
     used = set(taken.files.values())
     others = sorted(name for name, file in tree(path).items() if name not in _BESIDE and file not in used)
     if others:
         taken.left.append(f"{', '.join(others)}: files that no job reads; copy what a handler needs")
     return taken
+
+
+def _take_answer(taken: Taken, flavor: str, kind: Any) -> None:
+    """Name the output with which MLflow's own server answers alone, for a booster that may be a classifier."""
+    if flavor in ("xgboost", "lightgbm", "catboost"):
+        is_label = "lassifier" in str(kind) or flavor == "catboost"
+        output = "label" if is_label else "probabilities"
+        taken.left.append(
+            f"what MLflow answers for {str(kind or flavor).rpartition('.')[2]}: {output} of a classifier alone, as "
+            f"outputs: {output} does"
+        )
 
 
 def _take_function(taken: Taken, function: Fields) -> None:

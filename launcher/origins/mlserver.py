@@ -3,9 +3,10 @@
 import json
 from functools import partial
 from math import ceil
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from cluster_serving.job.models.folder import holds_model
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.origins import mlflow, several
 from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
@@ -19,6 +20,35 @@ _NAMES = {"LightGBMModel": "model.txt", "XGBoostModel": "model.ubj", "CatboostMo
 
 _USUAL = ("model.ubj", "model.json", "model.bst", "model.txt", "model.cbm", "model.onnx")
 _KNOWN = (".ubj", ".json", ".txt", ".cbm", ".onnx", ".skops")
+_RUNTIMES = (*_NAMES, "SKLearnModel", "MLflowRuntime", "HuggingFaceRuntime", "OnnxModel")
+"""Classes whose models are looked for; others are code."""
+_EXPLAINS = {
+    "AlibiExplainRuntime": "no explanations are computed here; a handler may (docs/how-to/handlers.md)",
+    "AlibiDetectRuntime": "no drift or outliers are found here; the section payloadLog logs requests for that",
+}
+_CODE = "move its code into a handler (cluster-serving-init --handler)"
+_PACKAGES = "a job has its own image and packages (docs/how-to/deploy/kubernetes.md)"
+_CODECS = "clients send arrays, or the columns of a table by their names (docs/how-to/texts-and-tables.md)"
+_WAYS = {
+    "parameters.environment_tarball": _PACKAGES,
+    "parameters.environment_path": _PACKAGES,
+    "parameters.content_type": _CODECS,
+    "parameters.format": _CODECS,
+    "parameters.extra": "settings of the class that loads the model; docs/reference/config.md has the keys of a job",
+    "cache_enabled": "equal requests are computed again; cache answers in the client, or before the front end",
+    "metadata": FACT,
+    **dict.fromkeys(
+        (
+            *("parameters.inference_pool_gid", "parameters.autogenerate_inference_pool_gid"),
+            *("parameters.inference_pool_grouping", "parameters.auto_generate_inference_pool_gid"),
+        ),
+        "the processes of a job are its own",
+    ),
+}
+_ANSWERS = {"LightGBMModel": "probabilities"} | dict.fromkeys(
+    ("SKLearnModel", "XGBoostModel", "CatboostModel"), "label"
+)
+"""Class that loads a model → the output that a request gets which names none."""
 _REMEDIES = {
     "SKLearnModel": "save the model with skops.io.dump(model, 'model/model.skops')",
     "HuggingFaceRuntime": "export the model with optimum-cli, and take that folder over",
@@ -55,6 +85,8 @@ def _read(path: Path) -> Taken:
     settings = Fields(mapping(path / _FILE, json.loads))
     kind = str(settings.take("implementation") or "").rpartition(".")[2]
     parameters = settings.part("parameters")
+    if kind and kind not in _RUNTIMES:
+        raise LaunchError(f"{path} is a model of {kind}: {_EXPLAINS.get(kind, _CODE)}")
     taken = _model(path, kind, str(parameters.take("uri") or ""))
     taken.name(str(settings.take("name") or path.resolve().name))
     size, seconds = settings.take("max_batch_size"), settings.take("max_batch_time")
@@ -63,7 +95,12 @@ def _read(path: Path) -> Taken:
     taken.left += parameters.leave(f"parameters in {_FILE}", FACT, "version")
     taken.left += settings.leave(_FILE, _WORKERS, "parallel_workers", "warm_workers")
     taken.left += settings.leave(_FILE, IN_MODEL, "inputs", "outputs", "platform", "versions")
-    taken.left += settings.left(_FILE)
+    taken.left += settings.left(_FILE, ways=_WAYS)
+    if kind in _ANSWERS:
+        taken.left.append(
+            f"{kind} of {_FILE}: its runtime answers with {_ANSWERS[kind]} of a classifier alone, as outputs: "
+            f"{_ANSWERS[kind]} does"
+        )
     own = [file for file in taken.files.values() if isinstance(file, Path) and path in file.parents]
     used = {file.relative_to(path).parts[0] for file in own}
     taken.left += several.unread(path, {_FILE, _SERVER_FILE, *used})
@@ -72,7 +109,7 @@ def _read(path: Path) -> Taken:
 
 def _model(path: Path, kind: str, uri: str) -> Taken:
     taken = Taken(f"the model of MLServer {path}")
-    place = member(path, uri) if uri and uri not in (".", "./") else path
+    place = _place(path, uri) if uri and uri not in (".", "./") else path
     if isinstance(place, Path) and place.is_dir():
         found = mlflow.read(place)
         if found is not None:
@@ -87,6 +124,17 @@ def _model(path: Path, kind: str, uri: str) -> Taken:
         place = usual
     taken.files |= _file(path, place, kind)
     return taken
+
+
+def _place(path: Path, uri: str) -> Source:
+    """Return what a `uri` names; of a path in a container, its end is looked for in the folder."""
+    if is_url(uri):
+        raise LaunchError(
+            f"the uri of {path} is an address: set modelPath: {uri.rpartition('/')[0]}, and remove {_FILE}"
+        )
+    parts = PurePosixPath(uri).parts
+    ends = ["/".join(parts[at:]) for at in range(1, len(parts))] if uri.startswith("/") else []
+    return member(path, next((end for end in ends if (path / end).exists()), uri))
 
 
 def _file(path: Path, file: Source, kind: str) -> dict[str, Source | bytes]:

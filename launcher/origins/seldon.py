@@ -10,7 +10,7 @@ from cluster_serving.launcher.origins.taken import Taken
 
 EXPECTED = "a SeldonDeployment or Model of Seldon Core as YAML"
 
-_KINDS = {"SeldonDeployment": "machinelearning.seldon.io/", "Model": "mlops.seldon.io/"}
+KINDS = {"SeldonDeployment": "machinelearning.seldon.io/", "Model": "mlops.seldon.io/"}
 _SERVERS = {"SKLEARN": "sklearn", "XGBOOST": "xgboost", "TENSORFLOW": "tensorflow", "TRITON": "triton"}
 _SERVERS |= {"MLFLOW": "mlflow", "HUGGINGFACE": "huggingface"}
 """Start of an implementation `*_SERVER` → format of its models."""
@@ -18,17 +18,24 @@ _SERVERS |= {"MLFLOW": "mlflow", "HUGGINGFACE": "huggingface"}
 _NAME = "clients name the job, jobName"
 _HANDLER = "move its code into a handler (cluster-serving-init --handler)"
 _SECRETS = "docs/how-to/model-stores.md says where a job looks for credentials"
+_CONTAINERS = f"set device: cuda if its containers have a GPU; {POD}"
 _SHARE = "a canary or a shadow is started with cluster-serving-cli update (docs/how-to/changes.md)"
+_PARAMETERS = {
+    "signature_name": "inputs and outputs name the tensors of another signature than serving_default",
+    "model_name": _NAME,
+    "xtype": "columns of a table are sent by their names",
+    "pretrained_model": "export it with optimum-cli, and take that folder over (docs/how-to/convert-models.md)",
+}
 _SELDON = "Seldon's own protocol (/api/v1.0/predictions) is not answered: clients send v1 or v2"
 
 
 def read(path: Path, read_folder: storage.Reader) -> Taken | None:
     """Return the models of a file or folder; None if no object there is one of Seldon's."""
-    return manifests.models(path, " or ".join(_KINDS), _is_model, lambda each: _read(each, read_folder))
+    return manifests.models(path, " or ".join(KINDS), _is_model, lambda each: _read(each, read_folder))
 
 
 def _is_model(each: Fields) -> bool:
-    return str(each.take("apiVersion")).startswith(_KINDS.get(str(each.take("kind")), "-"))
+    return str(each.take("apiVersion")).startswith(KINDS.get(str(each.take("kind")), "-"))
 
 
 def _read(each: Fields, read_folder: storage.Reader) -> Taken:
@@ -81,7 +88,8 @@ def _take_deployment(taken: Taken, spec: Fields, read_folder: storage.Reader) ->
         taken.left.append(f"replicas {replicas}: {REPLICAS}")
     first.take("name"), first.take("traffic"), first.take("shadow")
     where = f"the predictor {first.take('name')}"
-    taken.left += first.left(where, POD)
+    taken.left += first.leave(where, manifests.EXPLAINER, "explainer")
+    taken.left += first.left(where, POD, {"componentSpecs": _CONTAINERS})
     if str(protocol := spec.take("protocol") or spec.take("transport") or "seldon") == "seldon":
         taken.left.append(f"protocol {protocol}: {_SELDON}")
     taken.left += spec.leave("spec", _NAME, "name")
@@ -112,9 +120,8 @@ def _take_graph(taken: Taken, graph: Fields, read_folder: storage.Reader) -> Non
         elif key == "method" and value == "predict":
             taken.left.append("the parameter method (predict) of the graph: set outputs: label for a classifier")
         else:
-            taken.left.append(
-                f"the parameter {key} ({value}) of the graph: docs/reference/config.md has the keys of a job"
-            )
+            way = _PARAMETERS.get(str(key), "docs/reference/config.md has the keys of a job")
+            taken.left.append(f"the parameter {key} ({value}) of the graph: {way}")
     where = "spec.predictors.graph"
     taken.left += graph.leave(where, _NAME, "name", "endpoint")
     taken.left += graph.leave(where, PAYLOADS, "logger")

@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster_serving.launcher.config.repository import OWN_KEYS
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.origins import served
 from cluster_serving.launcher.origins.taken import Taken
 
 _ONE_COPY = "modelParallelism"
@@ -68,7 +69,7 @@ def _add(models: dict[str, Taken], taken: Taken, place: str) -> None:
         raise LaunchError(f"a folder of models would read {name} as a version: give it another name, or its own job")
     if name in models:
         raise LaunchError(f"{name} is the name of another model, too: rename one of them, or give it a job of its own")
-    models[name] = taken
+    models[name] = served.check(taken)
 
 
 def _shared(models: list[Taken]) -> dict[str, Any]:

@@ -50,6 +50,9 @@ def take(taken: Taken, address: str, kinds: list[str], read: Reader) -> None:
     if folder is not None and folder.is_dir():
         _take_folder(taken, folder, kinds, read)
         return
+    if folder is not None and not folder.exists():
+        taken.left.append(f"{address}, which does not exist on this machine: copy the model into model/")
+        return
     if not address:
         taken.left.append("the model: no address is given; put its files into model/")
         return

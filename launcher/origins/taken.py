@@ -150,9 +150,17 @@ def mapping(file: Source, parse: Callable[[str], Any]) -> dict[str, Any]:
 
 
 def tree(folder: Path, below: str = "") -> dict[str, Source | bytes]:
-    """Return the files of a folder by their path in the model folder; hidden ones are left out."""
-    names = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {f"{below}{name}": path for name, path in names.items() if not str(name).startswith(".")}
+    """Return the files of a folder by their path in the model folder; hidden ones are left out.
+
+    The folder `variables` of a frozen SavedModel is empty, and a part of it: it gets a hidden file.
+    """
+    names: dict[Path, Source | bytes] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            names[path.relative_to(folder)] = path
+        elif path.name == "variables" and not any(path.iterdir()):
+            names[path.relative_to(folder) / ".keep"] = b""
+    return {f"{below}{name}": source for name, source in names.items() if not str(name).startswith(".")}
 
 
 def take_versions(taken: Taken, name: str, policy: Fields, found: Collection[int]) -> None:

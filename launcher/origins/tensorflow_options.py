@@ -25,7 +25,11 @@ _WAYS = {
     "pad_variable_length_inputs": "the key padding names the inputs of different sizes, with the value that fills up",
     "enable_large_batch_splitting": "a request of many records is split into batches anyway",
     "thread_pool_name": "each slot has threads of its own",
+    "max_execution_batch_size": "maxBatchSize is the size of a batch that is computed",
+    "mixed_priority_batching_policy": "a request names its priority, as in X-Priority (docs/how-to/limits.md)",
+    "low_priority_max_batch_size": "a request names its priority, as in X-Priority (docs/how-to/limits.md)",
 }
+_TLS = frozenset({"server_key", "server_cert", "custom_ca", "client_verify"})
 _METRICS = "the front end has /metrics for Prometheus on its own port (docs/how-to/monitoring.md)"
 
 
@@ -40,11 +44,22 @@ def take(models: list[Taken], folder: Path, known: Path | None = None) -> list[s
             settings = fields.part("prometheus_config")
             settings.take("enable"), settings.take("path")
             left += [f"prometheus_config of {file.name}: {_METRICS}", *fields.left(file.name)]
+        elif _TLS.intersection(fields):
+            # Their values are secrets.
+            left += fields.left(
+                file.name, "the section http has the certificate of the front end (docs/how-to/security.md)"
+            )
         elif "platform_configs" in fields:
             left += _take_platforms(models, file, fields)
         else:
             left += _take_batching(models, file.name, fields)
     return left
+
+
+def take_own(models: list[Taken], file: Path) -> list[str]:
+    """Add the keys of the file with the batches of one model, which need not exist; return lines for what is left."""
+    found = [fields for one, fields in _files(file.parent, None) if one == file]
+    return [line for fields in found for line in _take_batching(models, file.name, fields)]
 
 
 def _files(folder: Path, known: Path | None) -> Iterator[tuple[Path, Fields]]:
@@ -55,7 +70,7 @@ def _files(folder: Path, known: Path | None) -> Iterator[tuple[Path, Fields]]:
             fields = Fields(text_proto.parse(file.read_text("utf8")), repeated=True)
         except ValueError:
             continue  # not a message
-        if _BATCHING.union(("prometheus_config", "platform_configs")).intersection(fields):
+        if _BATCHING.union(_TLS, ("prometheus_config", "platform_configs")).intersection(fields):
             yield file, fields
 
 
@@ -73,6 +88,8 @@ def _take_platforms(models: list[Taken], file: Path, fields: Fields) -> list[str
 
 def _take_batching(models: list[Taken], file: str, fields: Fields) -> list[str]:
     values = {name: _number(fields, name) for name in ("max_batch_size", "batch_timeout_micros")}
+    if _number(fields, "enable_large_batch_splitting"):
+        values["max_batch_size"] = _number(fields, "max_execution_batch_size") or values["max_batch_size"]
     batches, most = _number(fields, "max_enqueued_batches"), values["max_batch_size"]
     keys = {"maxBatchSize": most, "batchTimeout": values["batch_timeout_micros"]}
     if keys["batchTimeout"]:

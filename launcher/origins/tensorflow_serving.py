@@ -15,6 +15,9 @@ EXPECTED = "a base path of TensorFlow Serving, 1/saved_model.pb, or its models.c
 
 _LIST = "model_config_list"
 _CONFIG = "models.config"
+_PARAMETERS = "batching_params.pbtxt"
+_WARM_UP = "tf_serving_warmup_requests"
+_EXTRA = "not read by a job; docs/reference/config.md has its keys"
 _FLAGS = (
     "the options of tensorflow_model_server: max_batch_size is maxBatchSize here, batch_timeout_micros is batchTimeout "
     "in milliseconds, and inputs and outputs name the tensors of another signature than serving_default"
@@ -41,9 +44,15 @@ def _read_versions(path: Path, versions: list[Path]) -> Taken:
         taken.keys["watchModel"] = True
     for folder in versions or [path]:
         files = tree(folder, f"{folder.name}/" if versions else "")
-        taken.files |= {name: file for name, file in files.items() if "assets.extra/" not in name}
-        if (folder / "assets.extra").is_dir():
+        extra = sorted(name for name in files if "assets.extra/" in name)
+        taken.files |= {
+            name: file for name, file in files.items() if name not in extra and not name.endswith(_PARAMETERS)
+        }
+        if any(name.endswith(_WARM_UP) for name in extra):
             taken.left.append(f"the warm-up requests of {folder}: a job computes records of its own at its start")
+        taken.left += [f"{name} of {path}: {_EXTRA}" for name in extra if not name.endswith(_WARM_UP)]
+    # Of several versions, the latest one counts.
+    taken.left += tensorflow_options.take_own([taken], (versions or [path])[-1] / _PARAMETERS)
     return taken
 
 
@@ -89,7 +98,7 @@ def _read_listed(file: Path, name: str, entry: Fields, options: Mapping[str, Any
     if not versions:
         raise LaunchError(f"{path} has no version of a SavedModel, such as 1/saved_model.pb")
     taken = _read_versions(path, versions)
-    taken.keys |= options
+    taken.keys = {**options, **taken.keys}
     taken.name(name)
     take_versions(
         taken, "model_version_policy", entry.part("model_version_policy"), [int(one.name) for one in versions]
@@ -105,7 +114,7 @@ def _read_listed(file: Path, name: str, entry: Fields, options: Mapping[str, Any
         taken.left.append("logging_config: the section payloadLog of config.yaml logs requests and answers")
         entry.take("logging_config")
     taken.left += entry.leave(file.name, FACT, "model_type")
-    taken.left += entry.left(file.name)
+    taken.left += entry.left(file.name, ways={"metadata": FACT})
     return taken
 
 

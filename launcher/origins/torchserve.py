@@ -24,6 +24,43 @@ _REMEDY = (
 _KEYS = {"maxWorkers": "modelParallelism", "batchSize": "maxBatchSize", "maxBatchDelay": "batchTimeout"}
 _KEYS |= {"responseTimeout": "inferenceTimeout", "jobQueueSize": "maxQueueLength"}
 _FACTS = ("archiverVersion", "createdOn", "description", "implementationVersion", "modelServerVersion", "runtime")
+_HANDLER = "the code of a handler reads it: model/handler.py gets it from a file of its own"
+_DISTRIBUTED = "a model that several processes compute together is loaded in a handler"
+_WAYS = {
+    "handler": _HANDLER,
+    "pt2": "serve a program of torch.export, model.pt2, or TorchScript",
+    "parallelType": _DISTRIBUTED,
+    "parallelLevel": _DISTRIBUTED,
+    "torchrun": _DISTRIBUTED,
+    "deepspeed": _DISTRIBUTED,
+    "pippy": _DISTRIBUTED,
+    "startupTimeout": "startTimeout is the time for the start of a job",
+    "clientTimeoutInMills": "requestDeadline: a request that is late is answered with an error",
+    "useJobTicket": "maxQueueLength limits the requests that wait",
+    "continuousBatching": "a handler answers a request in pieces (docs/how-to/handler-models.md)",
+    "asyncCommunication": "a handler answers a request in pieces (docs/how-to/handler-models.md)",
+    "maxRetryTimeoutInSec": "Flink starts a job again that fails (docs/explanation/failures.md)",
+    "parallelLoad": "slots load their models at the same time",
+    **dict.fromkeys(
+        ("sequenceBatching", "maxSequenceJobQueueSize", "maxNumSequence", "sequenceMaxIdleMSec", "sequenceTimeoutMSec"),
+        "a job keeps no state between requests: clients send a whole sequence, or a handler keeps it",
+    ),
+}
+_OF_MANIFEST = {"model.extraFiles": _HANDLER, "model.sourceVocab": _HANDLER, "engine": FACT}
+_OF_SERVER = {
+    "batch_size": "maxBatchSize",
+    "max_batch_delay": "batchTimeout",
+    "job_queue_size": "maxQueueLength",
+    "default_response_timeout": "inferenceTimeout, in seconds",
+    "default_workers_per_model": "modelParallelism",
+    "default_startup_timeout": "startTimeout",
+    "max_request_size": "maxRequestBytes",
+    "number_of_gpu": "device",
+    "model_store": "modelPath",
+    "install_py_dep_per_model": REQUIREMENTS,
+    "enable_metrics_api": "the front end has /metrics for Prometheus (docs/how-to/monitoring.md)",
+    "model_snapshot": "a snapshot has the models with their settings: set the keys of each in config.yaml",
+}
 _MOST_NAMED = 20
 _IMAGES = {
     "imageColor": "RGB",
@@ -69,7 +106,9 @@ def _left_of_server(file: Path) -> list[str]:
                 left.append(f"{name} {version} in models of {file.name}: set {shown or 'nothing'}")
     except (ValueError, AttributeError):
         left.append(f"models of {file.name}, which is no JSON of models")
-    return left + options.left(file.name, "the section http, and the keys of config.yaml, have such options")
+    return left + options.left(
+        file.name, "the section http, and the keys of config.yaml, have such options", _OF_SERVER
+    )
 
 
 def _read(path: Path) -> Taken:
@@ -94,7 +133,7 @@ def _read(path: Path) -> Taken:
     _name_others(taken, root, {_MANIFEST, file, settings, requirements, "index_to_name.json"})
     taken.left += model.leave(_MANIFEST, FACT, "modelVersion", "description")
     taken.left += manifest.leave(_MANIFEST, FACT, *_FACTS)
-    taken.left += manifest.left(_MANIFEST)
+    taken.left += manifest.left(_MANIFEST, ways=_OF_MANIFEST)
     return taken
 
 
@@ -154,6 +193,11 @@ def _take_handler(taken: Taken, root: Source, handler: str) -> None:
             f"how {handler} rounds the place of its crop: torchvision may cut one pixel further from the start of the "
             "longer edge, where its length is odd"
         )
+        if handler == "image_segmenter":
+            taken.left.append(
+                "what image_segmenter makes of the outputs, which versions of TorchServe do in different ways: a job "
+                "answers with the outputs of the model; filters of postProcessing, or a handler, make more of them"
+            )
     else:
         taken.left.append(
             f"the handler {handler}, whose code is not copied: clients send the model's tensors, or move "
@@ -172,4 +216,4 @@ def _take_settings(taken: Taken, settings: Fields, file: str) -> None:
         taken.keys["device"] = ",".join(f"cuda:{number}" for number in numbers) or "cuda"
     why = "the number of slots is modelParallelism; the section autoscale changes it with the load"
     taken.left += settings.leave(file, why, "minWorkers")
-    taken.left += settings.left(file)
+    taken.left += settings.left(file, ways=_WAYS)

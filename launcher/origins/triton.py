@@ -6,20 +6,37 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import several, text_proto
+from cluster_serving.launcher.origins import several, text_proto, triton_ways
 from cluster_serving.launcher.origins.fields import NO_KEY, Fields
 from cluster_serving.launcher.origins.taken import Source, Taken, numbered, take_versions, tree
 
 EXPECTED = "a model folder of Triton, config.pbtxt and 1/"
 
 _CONFIG = "config.pbtxt"
-_FILES = ("model.onnx", "model.pt", "model.xml", "model.savedmodel", "model.plan", "model.py", "xgboost.json")
+_FILES = (
+    *(
+        "model.onnx",
+        "model.pt",
+        "model.xml",
+        "model.savedmodel",
+        "model.plan",
+        "model.py",
+        "xgboost.json",
+        "xgboost.ubj",
+    ),
+    *("xgboost.model", "model.txt", "model.graphdef"),
+)
 _REFUSED = {
     "tensorrt": "a TensorRT plan fits one kind of GPU: serve the ONNX file that it was built from",
     "python": "its model.py is not run: move the code into a handler (cluster-serving-init --handler)",
     "ensemble": "take over its models one by one, and call them from a handler (docs/how-to/handlers.md)",
-    "vllm": "a handler generates text here (docs/how-to/handlers.md)",
+    **dict.fromkeys(("vllm", "tensorrtllm"), "a handler generates text here (docs/how-to/handler-models.md)"),
+    "tensorflow_graphdef": "save the graph as a SavedModel where TensorFlow is: a graph alone tells no signature",
+    **dict.fromkeys(("dali", "identity", "square", "repeat"), "a handler computes this (docs/how-to/handlers.md)"),
 }
+_KIND_OF = {"model.py": "python", "model.plan": "tensorrt", "model.graphdef": "tensorflow_graphdef"}
+"""File of a version → its backend, which Triton finds without a configuration."""
+
 _NAMES = {
     "onnxruntime": "model.onnx",
     "pytorch": "model.pt",
@@ -52,6 +69,8 @@ def _read(folder: Path) -> Taken:
     config = Fields(_config(folder), repeated=True)
     kind = str(config.take("backend") or config.take("platform") or "")
     config.take("platform")
+    versions = numbered(folder)
+    kind = kind or next((named for file, named in _KIND_OF.items() if versions and (versions[0] / file).exists()), "")
     for refused, remedy in _REFUSED.items():
         if kind.startswith(refused):
             raise LaunchError(f"{folder} is a model of Triton's {kind}: {remedy}")
@@ -62,16 +81,16 @@ def _read(folder: Path) -> Taken:
     _take_parameters(taken, config, kind)
     kind = str(_parameter(config, "model_type") or kind)
     named = str(config.take("default_model_filename") or "")
-    for version in numbered(folder):
+    for version in versions:
         taken.files |= _files(version, named, kind)
     _take_batches(taken, config)
     _take_instances(taken, config.parts("instance_group"))
     _take_ports(taken, config)
     labels = _take_labels(taken, config, folder)
-    found = [int(version.name) for version in numbered(folder)]
+    found = [int(version.name) for version in versions]
     take_versions(taken, "version_policy", config.part("version_policy"), found)
-    taken.left += config.left(_CONFIG)
-    taken.left += several.unread(folder, {_CONFIG, *labels, *(version.name for version in numbered(folder))})
+    taken.left += config.left(_CONFIG, ways=triton_ways.FIELDS)
+    taken.left += several.unread(folder, {_CONFIG, *labels, *(version.name for version in versions)})
     return taken
 
 
@@ -117,6 +136,13 @@ def _take_parameters(taken: Taken, config: Fields, kind: str) -> None:
     values = {key: str(_parameter(config, key) or "").lower() for key in known}
     if values.get("model_type", "").startswith("treelite"):
         raise LaunchError("the model is a checkpoint of Treelite: serve the file of XGBoost or LightGBM it was made of")
+    if kind == "fil":
+        # Its clients send all features as one vector, also where the file has the names of columns.
+        taken.keys["inputs"] = "x"
+        taken.left.append(
+            "the names of FIL's tensors: input__0 may stay, as one input has any name; clients ask for label, "
+            "probabilities or value in place of output__0, or name none"
+        )
     if values.get("predict_proba") == "true":
         taken.keys["outputs"] = "probabilities"
     elif values.get("output_class") == "true":
@@ -124,8 +150,12 @@ def _take_parameters(taken: Taken, config: Fields, kind: str) -> None:
     for part in config.parts("parameters"):
         key = part.take("key")
         if key not in known:
-            value = part.part("value").take("string_value")
-            taken.left.append(f"the parameter {key} ({value}) of {_CONFIG}: {NO_KEY}")
+            value = str(part.part("value").take("string_value"))
+            if key in triton_ways.THREADS and value.isdecimal() and int(value):
+                taken.keys["threadPerModel"] = int(value)
+                continue
+            way = triton_ways.PARAMETERS.get(str(key), NO_KEY)
+            taken.left.append(f"the parameter {key} ({value}) of {_CONFIG}: {way}")
 
 
 def _take_batches(taken: Taken, config: Fields) -> None:
@@ -155,8 +185,13 @@ def _take_instances(taken: Taken, groups: list[Fields]) -> None:
         numbers = sorted({number for group in gpus for number in group})
         taken.keys["device"] = ",".join(f"cuda:{number}" for number in numbers) or "cuda"
     if groups:
-        counts = [(group.take("count") or 1) * (len(own) or 1) for group, own in zip(groups, gpus, strict=True)]
-        taken.keys["modelParallelism"] = sum(counts)
+        # A passive group computes no requests.
+        counts = [
+            (group.take("count") or 1) * (len(own) or 1)
+            for group, own in zip(groups, gpus, strict=True)
+            if group.take("passive") is not True
+        ]
+        taken.keys["modelParallelism"] = sum(counts) or 1
 
 
 def _take_ports(taken: Taken, config: Fields) -> None:

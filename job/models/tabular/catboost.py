@@ -11,7 +11,7 @@ from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.tabular.features import Features
 from cluster_serving.job.models.tabular.model import LABEL, PROBABILITIES, VALUE, TabularModel
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 _CLASSIFIED = {LABEL: "Class", PROBABILITIES: "Probability"}
@@ -46,9 +46,13 @@ class CatBoostModel(TabularModel):
         named = names if texts or names != [str(at) for at in range(len(names))] else ()
         if vectors := [names[at] for at in model.get_embedding_feature_indices()]:
             raise ModelError(f"{path} has features that are vectors, {', '.join(vectors)}, which are not served")
+        self._texts = [(at, name) for at, name in enumerate(names) if name in texts]
         self._serve(Features(named, len(names), options, texts=texts, takes_codes=True), options)
 
     def _answers(self, table: Array, wanted: Collection[str] = ()) -> Mapping[str, Any]:
+        for at, name in self._texts:
+            if None in table[:, at].tolist():
+                raise InvalidInput(f"input {name!r} is a missing value, and CatBoost takes no missing text")
         if not self._is_classifier:
             return {VALUE: self._loaded.predict(table, thread_count=self._threads)}
         return {name: self._classified(table, _CLASSIFIED[name]) for name in wanted or _CLASSIFIED}

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import xgboost
 
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.tabular.categories import Categories
-from cluster_serving.job.models.tabular.features import Features
+from cluster_serving.job.models.tabular.features import VECTOR, Features
 from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified, labelled
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InvalidInput, ModelError
@@ -33,6 +34,10 @@ _VERSIONS: tuple[tuple[re.Pattern[bytes], Callable[[bytes], int]], ...] = (
 """The version of XGBoost at the end of a file of UBJ, where a number is a byte, and of JSON."""
 
 _TAIL = 200
+_COUNTS_LETTERS = [3, 2]
+"""Last version that stores some texts wrongly."""
+
+_MOST_NAMED = 4
 
 _CLASSIFIERS = ("binary:logistic", "multi:softprob")
 
@@ -50,7 +55,7 @@ class XGBoostModel(TabularModel):
         self.engine = files.format.engine
         path = files.paths[0]
         content = bytearray(path.read_bytes())
-        _check_version(path, content)
+        written = _check_version(path, content)
         try:
             # Another file may end the process.
             if _BEGINNING not in content[:32]:
@@ -79,7 +84,8 @@ class XGBoostModel(TabularModel):
         self._rounds = _rounds(booster)
         if options.missing_value is None and booster.attr("scikit_learn"):
             log.info("%s does not tell `missing` of its class; if that was not NaN, set missingValue", path)
-        names, categories = booster.feature_names or (), _categories(booster)
+        names = booster.feature_names or ()
+        categories = {} if options.inputs == (VECTOR,) else _categories(path, booster, written)
         features = Features(names, booster.num_features(), options, "float32", categories=categories)
         kinds = booster.feature_types or ()
         # Values of a frame become codes of ours; in a vector, and for files before 3.1, clients send codes.
@@ -115,18 +121,24 @@ def _check_codes(name: str, column: Array) -> None:
         raise InvalidInput(f"input {name!r} is {value:g}; expected the code of a category, a whole number from 0")
 
 
-def _check_version(path: Path, content: bytearray) -> None:
-    """Refuse a file of a newer XGBoost: an older one may leave out what it does not know, such as the base score."""
+def _check_version(path: Path, content: bytearray) -> list[int]:
+    """Return the version that has written a file, empty for an old one.
+
+    Raises:
+        ModelError: If it is a newer one: an older XGBoost may leave out what it does not know, such as the base score.
+    """
+    written: list[int] = []
     installed = [int(part) for part in xgboost.__version__.split(".")[:2]]
     for form, number in _VERSIONS:
-        found = form.search(content[-_TAIL:])
-        written = [number(part) for part in found.groups()] if found else []
+        if found := form.search(content[-_TAIL:]):
+            written = [number(part) for part in found.groups()]
         if written[:2] > installed:
             newer = ".".join(map(str, written))
             raise ModelError(
                 f"{path} was written by XGBoost {newer}, and {xgboost.__version__} may compute it wrongly: run pip "
                 f"install 'xgboost-cpu>={newer}' where the TaskManagers run"
             )
+    return written
 
 
 def _is_classifier(booster: Any, objective: str) -> bool:
@@ -135,12 +147,30 @@ def _is_classifier(booster: Any, objective: str) -> bool:
     return json.loads(saved).get("_estimator_type") == "classifier" if saved else objective in _CLASSIFIERS
 
 
-def _categories(booster: Any) -> dict[str, Categories]:
-    """Return the categories of the columns that have them; none for files of XGBoost before 3.1."""
+def _categories(path: Path, booster: Any, written: list[int]) -> dict[str, Categories]:
+    """Return the categories of the columns that have them; none for files of XGBoost before 3.1.
+
+    Raises:
+        ModelError: If the file may hold other texts than the frame had: in place of bytes, XGBoost up to 3.2 counts the
+            letters of a column of pandas (dmlc/xgboost#12360), and cuts and moves the texts.
+    """
     if CATEGORY not in (booster.feature_types or ()):
         return {}
     found = booster.get_categories(export_to_arrow=True).to_arrow() or ()
-    return {name: Categories(values.to_pylist(), takes_others=False) for name, values in found if values is not None}
+    known = {}
+    for name, values in found:
+        if values is None:
+            continue
+        texts = values.view("binary").to_pylist() if pa.types.is_string(values.type) else []
+        if written[:2] <= _COUNTS_LETTERS and not all(map(bytes.isascii, texts)):
+            shown = ", ".join(repr(text.decode("utf8", "replace")) for text in texts[:_MOST_NAMED])
+            raise ModelError(
+                f"{path} may hold other categories of {name!r} than its training, as XGBoost up to 3.2 stores texts "
+                f"with letters beyond ASCII cut and moved ({shown}): train with texts of ASCII or whole numbers, or "
+                "set inputs: x, and send codes"
+            )
+        known[name] = Categories(values.to_pylist(), takes_others=False)
+    return known
 
 
 def _rounds(booster: Any) -> tuple[int, int]:

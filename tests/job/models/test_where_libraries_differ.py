@@ -7,8 +7,10 @@ import onnxruntime
 import openvino
 import pandas as pd
 import pytest
+import torch
 import xgboost
 from onnx import TensorProto, helper
+from PIL import Image
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.tree import DecisionTreeRegressor
 
@@ -114,3 +116,23 @@ def test_the_number_of_kept_sizes_is_taken():
     core = openvino.Core()
     assert "CPU_RUNTIME_CACHE_CAPACITY" not in core.get_property("CPU", "SUPPORTED_PROPERTIES")
     core.compile_model(core.read_model(model.SerializeToString()), "CPU", {"CPU_RUNTIME_CACHE_CAPACITY": "64"})
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "most", "share"), [("bilinear", "bilinear", 1, 0.04), ("bicubic", "bicubic", 2, 0.01)]
+)
+def test_pixels_of_torchvision_and_of_pillow(name, kind, most, share):
+    """The call of `torchvision.transforms.v2.functional.resize`."""
+    noise = np.random.default_rng(1).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    tensor = torch.from_numpy(noise).permute(2, 0, 1)[None]
+    scaled = torch.nn.functional.interpolate(tensor, (224, 224), mode=kind, align_corners=False, antialias=True)
+    other = Image.fromarray(noise).resize((224, 224), Image.Resampling[name.upper()])
+    difference = np.abs(scaled[0].permute(1, 2, 0).numpy().astype(int) - np.asarray(other))
+    assert 0 < difference.max() <= most and (difference > 0).mean() <= share
+
+
+def test_the_nearest_pixel_of_torchvision_is_another():
+    noise = np.random.default_rng(1).integers(0, 256, (300, 400, 3), dtype=np.uint8)
+    tensor = torch.from_numpy(noise).permute(2, 0, 1)[None]
+    scaled = torch.nn.functional.interpolate(tensor, (224, 224), mode="nearest")[0].permute(1, 2, 0).numpy()
+    assert (scaled != np.asarray(Image.fromarray(noise).resize((224, 224), Image.Resampling.NEAREST))).any()

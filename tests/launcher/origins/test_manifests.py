@@ -71,7 +71,7 @@ metadata: {name: access}
         "the files of the format tensorflow, which were not looked at: modelPath names one version",
         "namespace of metadata",
         "the annotation serving.kserve.io/deploymentMode: ",
-        "Secret access: not taken over",
+        "Secret access: docs/how-to/model-stores.md",
     ):
         assert line in said
 
@@ -150,7 +150,7 @@ def test_models_of_seldon_with_files_on_this_machine_become_a_folder_of_models(t
         "b: replicas 2 of spec",
         "b: artifactVersion of spec",
         "the model Model c: ",
-        "Pipeline without a name: not taken over",
+        "Pipeline without a name: call its models from a handler",
     ):
         assert line in said
 
@@ -177,9 +177,54 @@ def test_services_of_one_name_in_two_namespaces_are_both_told_of(tmp_path):
         (SELDON + "spec: {predictors: [{graph: {children: [{}], implementation: X_SERVER}}]}", "a graph of 2 nodes"),
         (SELDON + "spec: {predictors: [{graph: {type: MODEL}}]}", "a container of its own"),
         (MODEL + "spec: {explainer: {type: x}}", "is an explainer"),
+        (
+            "apiVersion: mlops.seldon.io/v1alpha1\nkind: Pipeline\nmetadata: {name: p}\n---\n"
+            "apiVersion: serving.kserve.io/v1alpha1\nkind: ServingRuntime\nmetadata: {name: r}\n",
+            "m.yaml describes no model, as InferenceService or TrainedModel or SeldonDeployment or Model does; "
+            "Pipeline p: call its models from a handler .*; ServingRuntime r: a job is server and runtime itself",
+        ),
         ("apiVersion: v1\nkind: Pod\n", "is not the model of a server that is known here"),
     ],
 )
 def test_manifests_that_are_refused(tmp_path, text, message):
     with pytest.raises(LaunchError, match=message):
         read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("document", "keys", "left"),
+    [
+        (
+            "apiVersion: serving.kserve.io/v1alpha2\nkind: InferenceService\nmetadata: {name: a}\n"
+            "spec: {default: {predictor: {onnx: {storageUri: 's3://a/b'}}}, canaryTrafficPercent: 9, canary: {x: 1}}",
+            {"modelPath": "s3://a/b"},
+            "canary, canaryTrafficPercent of spec: a canary is started with cluster-serving-cli update",
+        ),
+        (
+            "apiVersion: serving.kserve.io/v1alpha1\nkind: TrainedModel\nmetadata: {name: a}\n"
+            "spec: {inferenceService: s, model: {storageUri: 's3://a/b', framework: onnx, memory: 1Gi}}",
+            {"modelPath": "s3://a/b"},
+            "inferenceService of spec: a job is a server of its own\nmemory of spec.model: ",
+        ),
+        (
+            KSERVE + "metadata: {name: a}\nspec: {predictor: {model: {modelFormat: {name: onnx}, storageUris: "
+            "[{uri: 's3://a/b', mountPath: /m}, {uri: 's3://c', mountPath: /n}]}}}",
+            {"modelPath": "s3://a/b"},
+            "the files at s3://c for /n: modelPath is one address",
+        ),
+        (
+            KSERVE + "metadata: {name: a}\nspec: {predictor: {onnx: {storageUri: 'file:///no/such/place'}}}",
+            {},
+            "file:///no/such/place, which does not exist on this machine: copy the model into model/",
+        ),
+        (
+            SELDON + "metadata: {name: a}\nspec: {predictors: [{explainer: {type: x}, componentSpecs: [{}], graph: "
+            "{implementation: HUGGINGFACE_SERVER, parameters: [{name: pretrained_model, value: gpt2}]}}]}",
+            {},
+            "the parameter pretrained_model (gpt2) of the graph: export it with optimum-cli",
+        ),
+    ],
+)
+def test_older_kinds_and_further_fields_are_used_or_named(tmp_path, document, keys, left):
+    found, said, _ = read(tmp_path, document)
+    assert found == {"jobName": "a"} | keys and left in said and "no key" not in said

@@ -33,7 +33,6 @@ def bento_model(store, name, version, module, **files):
         ("lightgbm", "saved_model__ubj", "model.txt"),
         ("catboost", "saved_model__cbm", "model.cbm"),
         ("onnx", "saved_model__onnx", "model.onnx"),
-        ("tensorflow", "saved_model__pb", "saved_model.pb"),
         ("models", "model__ubj", "model.ubj"),
     ],
 )
@@ -115,7 +114,7 @@ def test_a_model_of_mlserver(tmp_path, implementation, file, ours):
     assert taken.keys == {"jobName": "b", "maxBatchSize": 5, "batchTimeout": 500} and [*taken.files] == [ours]
     said = "\n".join(taken.left)
     assert "parallel_workers of model-settings.json" in said
-    assert "parameters.content_type of model-settings.json: no key" in said
+    assert "parameters.content_type of model-settings.json: clients send arrays, or the columns" in said
     assert "parallel_workers of settings.json: processes are slots" in said
     assert "http_port of settings.json: of the server: the section http" in said
     assert f"notes.md in {folder}: not read" in said and file not in said
@@ -130,7 +129,30 @@ def test_pickles_of_mlserver_are_refused_and_the_rest_of_the_folder_taken(tmp_pa
     assert sorted(taken.files) == ["b/model.ubj", "d/model.json"]
     said = "\n".join(taken.left)
     assert "the model a: " in said and "m.joblib, a pickle or code (SKLearnModel)" in said
-    assert "the model c: " in said and "holds no file that is served (Own)" in said
+    assert "/c is a model of Own: move its code into a handler" in said
+    assert "b, d: XGBoostModel of model-settings.json: its runtime answers with label of a classifier alone" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        ("m.AlibiExplainRuntime", {}, "a model of AlibiExplainRuntime: no explanations are computed here"),
+        ("m.XGBoostModel", {"uri": "s3://bucket/a/model.ubj"}, "is an address: set modelPath: s3://bucket/a, and"),
+        ("m.XGBoostModel", {"uri": "/mnt/models/other.ubj"}, "names the file '/mnt/models/other.ubj', and holds no"),
+    ],
+)
+def test_models_of_mlserver_that_are_elsewhere_or_code(tmp_path, kind, parameters, message):
+    folder = mlserver(tmp_path / "a", {}, implementation=kind, parameters=parameters)
+    with pytest.raises(LaunchError, match=message):
+        origins.read(folder)
+
+
+def test_a_path_in_the_container_of_mlserver_is_looked_for_in_the_folder(tmp_path):
+    parameters = {"uri": "/mnt/models/model.ubj", "environment_tarball": "e.tar.gz"}
+    folder = mlserver(tmp_path / "a", {"model.ubj": ""}, implementation="m.XGBoostModel", parameters=parameters)
+    taken = origins.read(folder)
+    assert [*taken.files] == ["model.ubj"]
+    assert taken.left[0].startswith("parameters.environment_tarball of model-settings.json: a job has its own image")
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,9 @@ MODELS = """
 """
 
 
+FILES = ("saved_model.pb", "variables/.keep")
+
+
 @pytest.fixture
 def store(tmp_path):
     for name in ("half/1", "half/2", "three/3"):
@@ -120,7 +123,8 @@ def store(tmp_path):
 @pytest.mark.parametrize("name", ["", "models.config"])
 def test_a_file_of_tensorflow_serving(store, name):
     taken = origins.read(store / name)
-    assert sorted(taken.files) == ["half/1/saved_model.pb", "half/2/saved_model.pb", "three/3/saved_model.pb"]
+    # The folder of no variables is a part of a SavedModel.
+    assert sorted(taken.files) == [f"{version}/{file}" for version in ("half/1", "half/2", "three/3") for file in FILES]
     assert taken.own == {"half": {}, "three": {"modelVersion": 3}} and taken.keys == {"jobName": "store"}
     said = "\n".join(taken.left)
     for line in (

@@ -66,7 +66,7 @@ def test_triton(taking, tmp_path):
     said, keys = taking.take(model.parent)
     assert keys == {"jobName": "iris", "maxBatchSize": 16, "batchTimeout": 5, "modelParallelism": 1}
     assert taking.files() == ["1/model.onnx", "2/model.onnx"]
-    assert "left  optimization of config.pbtxt: no key of config.yaml means this" in said
+    assert "left  optimization of config.pbtxt: the engine optimizes by itself" in said
     found = answers(taking.model / "2", X)["probabilities"]
     np.testing.assert_allclose(found, foreign.probabilities(X), atol=1e-5)
 

@@ -19,7 +19,7 @@ MODELS = "model_config_list { config { name: 'a' base_path: '/m/a' } config { na
 @pytest.fixture
 def models(tmp_path):
     for name in ("a", "b"):
-        (tmp_path / name / "1").mkdir(parents=True)
+        (tmp_path / name / "1" / "variables").mkdir(parents=True)
         (tmp_path / name / "1" / "saved_model.pb").touch()
     (tmp_path / "README.txt").write_text("# see the wiki: {")
     return tmp_path
@@ -45,3 +45,23 @@ def test_the_batches_of_a_platform(models):
         "SavedModelBundleSourceAdapterConfig].legacy_config.session_config of platform.pbtxt: threadPerModel has the "
         "threads of a session, and device its device"
     )
+
+
+def test_a_model_has_batches_of_its_own_before_those_of_all(models):
+    """`--enable_per_model_batching_parameters`; the file beside the model is no part of it."""
+    (models / "models.config").write_text(MODELS)
+    splits = "enable_large_batch_splitting { value: true } max_execution_batch_size { value: 8 }"
+    (models / "batching.txt").write_text("max_batch_size { value: 128 }" + splits)
+    (models / "ssl.config").write_text('server_key: "secret" client_verify: true')
+    (models / "a" / "1" / "batching_params.pbtxt").write_text(
+        "max_batch_size { value: 2 } pad_variable_length_inputs: true"
+    )
+    (models / "b" / "1" / "assets.extra").mkdir()
+    (models / "b" / "1" / "assets.extra" / "saved_model_config.pb").touch()
+    taken = origins.read(models)
+    assert taken.own == {"a": {"maxBatchSize": 2}, "b": {"maxBatchSize": 8}}
+    assert not any("batching_params" in name or "extra" in name for name in taken.files)
+    said = "\n".join(taken.left)
+    assert "a: pad_variable_length_inputs of batching_params.pbtxt: the key padding" in said
+    assert f"b: 1/assets.extra/saved_model_config.pb of {models}/b: not read by a job" in said
+    assert "client_verify, server_key of ssl.config: the section http" in said and "secret" not in said

@@ -82,7 +82,10 @@ def test_images_of_each_class_are_scaled_and_cut_as_by_transformers(tmp_path, na
         for key, value in taken.keys.items()
         if key not in ("jobName", "imageColor")
     }
-    assert " ".join(named.values()) == keys and taken.left == []
+    assert " ".join(named.values()) == keys
+    assert [line.partition(":")[0] for line in taken.left] == ["resample nearest of preprocessor_config.json"] * (
+        "nearest" in keys
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,20 +204,30 @@ def test_triton_with_a_file_of_another_name_and_parameters_of_fil(tmp_path):
             {key: "predict_proba" value: {string_value: "true"}},
             {key: "threshold" value: {string_value: "0.5"}}
         ]
+        parameters {key: "INFERENCE_NUM_THREADS" value {string_value: "3"}}
+        instance_group [{count: 2}, {count: 4 passive: true}]
         dynamic_batching { priority_levels: 2 }
         version_policy { latest { num_versions: 2 } }
         model_warmup [{name: "a"}]
     """
     taken = triton(tmp_path / "trees", config, my_json=b"{}")
-    assert taken.keys == {"jobName": "trees", "outputs": "probabilities"}
+    assert taken.keys == {
+        "jobName": "trees",
+        "inputs": "x",
+        "outputs": "probabilities",
+        "threadPerModel": 3,
+        "modelParallelism": 2,
+    }
     assert [*taken.files] == ["1/model.json"]
     said = "\n".join(taken.left)
     for named in (
-        "the parameter threshold (0.5)",
+        "the parameter threshold (0.5) of config.pbtxt: set outputs: probabilities, and compare in the client",
+        "input__0 may stay, as one input has any name; clients ask for label, ",
         "max_batch_size 0",
         "reshape of 'input__0'",
         "version_policy",
-        "dynamic_batching.priority_levels, model_warmup of config.pbtxt: no key",
+        "dynamic_batching.priority_levels of config.pbtxt: a request names its priority",
+        "model_warmup of config.pbtxt: a job computes records",
     ):
         assert named in said
 
@@ -226,14 +239,14 @@ def test_triton_with_a_folder_that_names_a_missing_file(tmp_path):
 
 def test_external_data_of_onnx_is_taken(tmp_path):
     text = "flavors: {onnx: {data: model.onnx, providers: [CPU]}, python_function: {env: {a: b}}}\nmetadata: {x: 1}\n"
-    folder = foreign.mlflow(tmp_path / "net", text)
+    folder = foreign.mlflow(tmp_path / "net", text + "novel: 1\n")
     (folder / "model.onnx").write_bytes(b"..location 0f1e-4a5b..")
     (folder / "0f1e-4a5b").write_bytes(b"weights")
     taken = origins.read(folder)
     assert sorted(taken.files) == ["0f1e-4a5b", "model.onnx"]
     said = "\n".join(taken.left)
     assert "providers of the flavor onnx" in said and "env of the flavor python_function" in said
-    assert "metadata of MLmodel: no key" in said
+    assert "metadata of MLmodel: for people" in said and "novel of MLmodel: no key" in said
 
 
 def test_extra_files_of_an_archive_are_taken_as_external_data_or_named(tmp_path):
@@ -244,6 +257,35 @@ def test_extra_files_of_an_archive_are_taken_as_external_data_or_named(tmp_path)
     assert sorted(taken.files) == ["net.onnx", "w.data"]
     assert taken.keys == {"jobName": "net", "maxBatchSize": 4, "maxQueueLength": 50, "device": "cuda:0,cuda:1"}
     said = "\n".join(taken.left)
-    for line in ("vocab.txt: files for the code of the handler", "minWorkers of c.yaml", "handler of c.yaml: no key"):
+    for line in (
+        "vocab.txt: files for the code of the handler",
+        "minWorkers of c.yaml",
+        "handler of c.yaml: the code of a",
+    ):
         assert line in said
-    assert "model.extraFiles of MAR-INF/MANIFEST.json: no key" in said
+    assert "model.extraFiles of MAR-INF/MANIFEST.json: the code of a handler reads it" in said
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("model.py", "is a model of Triton's python: its model.py is not run"),
+        ("model.plan", "is a model of Triton's tensorrt: a TensorRT plan fits one kind of GPU"),
+        ("model.graphdef", "is a model of Triton's tensorflow_graphdef: save the graph as a SavedModel"),
+    ],
+)
+def test_triton_finds_the_backend_of_some_files_without_a_configuration(tmp_path, file, message):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    (tmp_path / "m" / "1" / file).touch()
+    with pytest.raises(LaunchError, match=message):
+        origins.read(tmp_path / "m")
+
+
+def test_files_that_no_engine_loads_are_refused_when_they_are_taken(tmp_path):
+    archive = foreign.archive(tmp_path / "net.mar", {"net.so": b"code"}, serializedFile="net.so")
+    with pytest.raises(
+        LaunchError, match=r"net.mar cannot be served: the model folder model holds no model. Found: net"
+    ):
+        origins.read(archive)
+    foreign.archive(tmp_path / "other.mar", {"net.onnx": b"graph"}, serializedFile="net.onnx")
+    assert "the model net.mar: " in "".join(origins.read(tmp_path).left)

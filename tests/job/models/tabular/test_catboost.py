@@ -51,6 +51,8 @@ def test_categories_are_texts_beside_numbers(tmp_path):
     assert_classified(answers(tmp_path, records[:60]), model, table[:60])
     holed = [record | {"petal": np.nan} for record in records[:5]]
     assert_classified(answers(tmp_path, holed), model, table[:5].assign(petal=np.nan))
+    with pytest.raises(InvalidInput, match="input 'size' is a missing value, and CatBoost takes no missing text"):
+        answers(tmp_path, [records[0], records[1] | {"size": None}])
     with pytest.raises(InvalidInput, match="'size' is 1.5; expected a text or a whole number"):
         answers(tmp_path, [records[0] | {"size": 1.5}])
 
