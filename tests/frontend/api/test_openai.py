@@ -392,3 +392,9 @@ def test_numbers_have_the_ranges_of_that_api(redis_server, job, ask, tmp_path):
                     with pytest.raises(openai.BadRequestError, match=rf"'{name}[.50]*' is .*expected a number "):
                         create(extra_body={name: value})
             assert create(extra_body=limits | hints | {"max_tokens": 0, "logit_bias": {"50": -100}}).choices
+
+
+@pytest.mark.parametrize(("given", "told"), [("", ""), ("stop", "stop"), ("stopstoplength", "length"), ("own", "own")])
+def test_a_reason_of_each_piece_is_one_reason(given, told):
+    outputs = {"text": np.array("a b "), "finish_reason": np.array(given)}
+    assert completions.of_piece(outputs) == completions.Said("a b ", told)
