@@ -127,12 +127,16 @@ def prompt_of(report: SlotReport) -> TensorSpec:
 
 
 def takes(report: SlotReport) -> frozenset[str]:
-    """Return what a model surely answers: `completions` and `chat`, of which it takes nothing but their parameters."""
+    """Return what a model answers: `completions` and `chat`, of which it takes nothing but their parameters.
+
+    A generator without `outputs` does not tell them; one that takes `messages` is a chat.
+    """
     names = {spec.name for spec in report.inputs}
     others = "finish_reason", "tool_calls"
     texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name not in others]
     texts = [spec for spec in texts if spec.name == "text"] or texts
-    if len(texts) != 1 or texts[0].record_shape != ():
+    is_open = "messages" in names and not report.outputs
+    if not is_open and (len(texts) != 1 or texts[0].record_shape != ()):
         return frozenset()
     known = DEFAULTS.keys() | NEUTRAL.keys() | {"messages", "system"}
     if "messages" in names:

@@ -397,4 +397,14 @@ def test_numbers_have_the_ranges_of_that_api(redis_server, job, ask, tmp_path):
 @pytest.mark.parametrize(("given", "told"), [("", ""), ("stop", "stop"), ("stopstoplength", "length"), ("own", "own")])
 def test_a_reason_of_each_piece_is_one_reason(given, told):
     outputs = {"text": np.array("a b "), "finish_reason": np.array(given)}
-    assert completions.of_piece(outputs) == completions.Said("a b ", told)
+    assert completions.of_piece(outputs).reason == told
+
+
+def test_a_model_of_messages_whose_outputs_are_not_known_is_a_chat():
+    def takes(*names, outputs=()):
+        specs = [TensorSpec(name, "str", (None,)) for name in names]
+        return completions.takes(SlotReport("", "ready", engine="", inputs=specs, outputs=outputs))
+
+    assert takes("messages", "tools", "tool_choice") == {"chat"}
+    assert takes("text") == takes("messages", "other") == set()
+    assert takes("messages", outputs=[TensorSpec("y", "float32", (None, 2))]) == set()
