@@ -4,9 +4,9 @@
 
 // Words of questions that say nothing of what is asked.
 const STOP = new Set(
-  ("a about all am an and any anyone are as at be been between but by can cannot could desired did do doing don done for from get " +
-   "got had has have how i if in into is it its just like lot me mainly my need no not of on only or our please possible " +
-   "properly question questions regarding same should so some such than that the their them then there these they this " +
+  ("a about all am an and any anyone are as at be been between but by can cannot could desired did do doesn doing don done for from get " +
+   "got had has have how i if in into is isn it its just let like lot many me mainly my need no not of on only or our please possible " +
+   "properly question questions regarding s same should so some such t than that the their them then there these they this " +
    "to too up use using via want was way we were what when where whether which while who why will with would you your").split(" "));
 
 // Words that are no plurals.
@@ -26,15 +26,20 @@ const plain = (html) => html.replace(/<[^>]*>/g, " ").replace(/&lt;/g, "<").repl
 
 // Other words for what the pages have a word for.
 const SAME = {multiple: "several", multi: "several", two: "several", picture: "image", photo: "image", directory: "folder", example: "program", sklearn: "scikit",
-  cpu: "core", processor: "core", warmup: "warm", restful: "rest", tune: "layout", dynamic: "adaptive", exception: "error"};
+  cpu: "core", processor: "core", warmup: "warm", restful: "rest", tune: "layout", dynamic: "adaptive", exception: "error", postman: "curl", payload: "body", entity: "body",
+  p99: "percentile", p95: "percentile"};
+
+// "Timed out", "times out" and "time-out" are forms of one word.
+const WORD = /tim(?:e|es|ed|ing)[ -]outs?(?![\p{L}\p{N}])|[\p{L}\p{N}]+/giu;
 
 /** Words of a text, with where they are: `maxBatchSize` is also max, batch and size. */
 function* words(text) {
-  for (const {0: word, index} of text.matchAll(/[\p{L}\p{N}]+/gu)) {
-    yield {word: stem(word.toLowerCase()), start: index, end: index + word.length};
+  for (const {0: found, index} of text.matchAll(WORD)) {
+    const word = /[ -]/.test(found) ? "timeout" : found;
+    yield {word: stem(word.toLowerCase()), start: index, end: index + found.length};
     const parts = word.match(/\p{Lu}?[\p{Ll}\p{N}]+|\p{Lu}+(?!\p{Ll})/gu) ?? [];
     if (parts.length > 1) {
-      for (const part of parts) yield {word: stem(part.toLowerCase()), start: index, end: index + word.length};
+      for (const part of parts) yield {word: stem(part.toLowerCase()), start: index, end: index + found.length};
     }
   }
 }

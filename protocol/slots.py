@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ def matched(names: Collection[str], specs: Sequence[TensorSpec]) -> dict[str, Te
     if by_name.keys() == set(names):
         return by_name
     if any(spec.column for spec in specs):
-        written = {name: _WHITE.sub("_", name) for name in names}
+        written = {name: _written(name, by_name) for name in names}
         found = {name: by_name[column] for name, column in written.items() if column in by_name}
         return found if len({*written.values()}) == len(found) == len(specs) else {}
     if len(names) != len(specs) or (len(specs) > 1 and not by_name.keys().isdisjoint(names)):
@@ -100,13 +100,18 @@ def differing(names: Collection[str], specs: Sequence[TensorSpec]) -> str:
     It is empty if no name is the model's, as other names are matched by position.
     """
     known = {spec.name for spec in specs}
-    written = {_WHITE.sub("_", name) if any(spec.column for spec in specs) else name: name for name in names}
+    is_table = any(spec.column for spec in specs)
+    written = {_written(name, known) if is_table else name: name for name in names}
     if known.isdisjoint(written):
         return ""
     missing = [spec.name for spec in specs if spec.name not in written]
     unknown = [name for column, name in written.items() if column not in known]
     told = [f"{_listed(found)} {what}" for found, what in ((missing, "missing"), (unknown, "unknown")) if found]
     return f"{', '.join(told)}: " if told else ""
+
+
+def _written(name: str, known: Container[str]) -> str:
+    return name if name in known else _WHITE.sub("_", name)
 
 
 def _listed(names: Sequence[str]) -> str:

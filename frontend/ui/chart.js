@@ -134,9 +134,13 @@ function runs(points, key) {
   return found;
 }
 
+// Labels of smaller numbers would be wider than their place.
+const LEAST_TOP = 0.1;
+
 /** The next of 1, 2, 4, 6, 8, 10, 20, 40 …, and likewise below 1. */
-function niceTop(value) {
-  if (value <= 0) return 1;
+function niceTop(most) {
+  if (most <= 0) return 1;
+  const value = Math.max(most, LEAST_TOP);
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].map((step) => step * power).find((step) => step >= value * 0.999);
 }

@@ -104,8 +104,8 @@ def _dump(home: FlinkHome) -> None:
             [
                 home.java,
                 "-Xshare:dump",
-                "-Xlog:cds=off",
-                "-Xlog:cds+heap=off",
+                # Its warnings would be lines of `cluster-serving-cli logs --errors`.
+                "-Xlog:disable",
                 # Other collectors write no archive of objects, but can read one.
                 "-XX:+UseG1GC",
                 "-Xmx512m",

@@ -34,7 +34,7 @@ ANSWERS = {
     "drainSeconds": "how-to/http-front-end.html",
     "watchModel": "how-to/faq.html#how-is-a-new-model",
     "cancel request": "how-to/python-client.html",
-    "timeout": "how-to/http-requests.html#errors-and-timeouts",
+    "timeout": "how-to/limits.html#timeouts-and-deadlines",
     "dead letters": "how-to/dead-letters.html",
     "Java client": "how-to/javascript-java.html",
     "embeddings": "how-to/texts-and-tables.html#embeddings",

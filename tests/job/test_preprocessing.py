@@ -103,6 +103,19 @@ def test_missing_and_unknown_names_are_told_first(two):
         assert str(caught.value).startswith(problem)
 
 
+def test_a_column_with_a_space_in_its_name_is_told_by_that_name():
+    columns = [TensorSpec(name, "float32", [], column="yes") for name in ("petal length", "petal_width")]
+    table = Preprocessor(columns, "CHW", ImageOptions())
+    for record, problem in (
+        ({"petal length": A, "petal_width": A, "colour": A}, "'colour' is unknown: the request has 3 inputs"),
+        ({"petal length": A}, "'petal_width' is missing: the request has 1 inputs"),
+        ({"petal length": A, "petal width": A, "x": A}, "'x' is unknown: the request has 3 inputs"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            table.prepare(record)
+        assert str(caught.value).startswith(problem)
+
+
 @pytest.mark.parametrize("names", [("a", "u"), ("u", "b"), ("b", "u"), ("B", "A")])
 def test_misspelled_names_are_refused(two, names):
     """By position, the inputs could be swapped."""

@@ -127,12 +127,16 @@ def prompt_of(report: SlotReport) -> TensorSpec:
 
 
 def takes(report: SlotReport) -> frozenset[str]:
-    """Return what a model surely answers: `completions` and `chat`, of which it takes nothing but their parameters."""
+    """Return what a model answers: `completions` and `chat`, of which it takes nothing but their parameters.
+
+    A generator without `outputs` does not tell them; one that takes `messages` is a chat.
+    """
     names = {spec.name for spec in report.inputs}
     others = "finish_reason", "tool_calls"
     texts = [spec for spec in report.outputs if spec.dtype == "str" and spec.name not in others]
     texts = [spec for spec in texts if spec.name == "text"] or texts
-    if len(texts) != 1 or texts[0].record_shape != ():
+    is_open = "messages" in names and not report.outputs
+    if not is_open and (len(texts) != 1 or texts[0].record_shape != ()):
         return frozenset()
     known = DEFAULTS.keys() | NEUTRAL.keys() | {"messages", "system"}
     if "messages" in names:
@@ -172,6 +176,10 @@ def counts(outputs: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return _last(outputs, PROMPT), _last(outputs, COMPLETION)
 
 
+_REASONS = "stop", "length", "tool_calls", "content_filter", "function_call"
+"""The values of `finish_reason` that clients know."""
+
+
 class Said(NamedTuple):
     """What an answer, or a piece of it, says; each empty if it does not."""
 
@@ -189,7 +197,7 @@ def of_piece(outputs: Mapping[str, Any]) -> Said:
         InvalidInput: If the outputs have no text, but others than numbers of tokens.
     """
     texts = {name: value.item() for name, value in outputs.items() if _is_text(value)}
-    reason = texts.pop("finish_reason", "")
+    reason = _last_reason(texts.pop("finish_reason", ""))
     calls = outputs.get("tool_calls")
     calls = calls.item() if isinstance(calls, np.ndarray) and calls.ndim == 0 else ()
     # Of an answer in pieces, the whole has a list of their lists.
@@ -201,6 +209,11 @@ def of_piece(outputs: Mapping[str, Any]) -> Said:
     if len(texts) > 1 or not (texts or reason or calls or outputs.keys() <= _NUMBERS):
         raise InvalidInput(f"the model gives the outputs {', '.join(outputs)}; expected one text, named 'text'")
     return Said("".join(texts.values()), reason, calls)
+
+
+def _last_reason(given: str) -> str:
+    """Return the last reason of a text that may join those of several pieces."""
+    return next((reason for reason in _REASONS if given.endswith(reason)), given)
 
 
 def choice(index: int, said: Said, reason: str | None) -> dict[str, Any]:

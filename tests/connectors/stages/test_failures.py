@@ -12,7 +12,7 @@ from cluster_serving.connectors.slot.redis import RedisClock
 from cluster_serving.connectors.stages.failures import Failures
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
-from cluster_serving.protocol.errors import DeadlineExceeded, InferenceFailed
+from cluster_serving.protocol.errors import DeadlineExceeded, InferenceFailed, InvalidInput, QueueFull, RequestCancelled
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.log_limit import LogLimit
 from cluster_serving.protocol.results import encode_error, encode_result
@@ -26,7 +26,7 @@ FAILED = encode_error(InferenceFailed("'a secret' is no number"))
 @pytest.fixture(autouse=True)
 def _nothing_was_told(monkeypatch, caplog):
     monkeypatch.setattr(failures, "_limit", LogLimit(3))
-    caplog.set_level(logging.WARNING, failures.__name__)
+    caplog.set_level(logging.INFO, failures.__name__)
 
 
 @pytest.fixture
@@ -63,3 +63,18 @@ def test_a_request_that_is_refused_has_a_line_too(db, job, caplog):
     slot = slots.make(db, RedisOptions("", job))
     slot.refuse([(Entry(b"1-0", "late", b""), DeadlineExceeded("too late"))])
     assert caplog.messages == [f"request failed: DEADLINE_EXCEEDED job={job} version=1 slot=0 request=late trace=-"]
+
+
+@pytest.mark.parametrize(
+    ("error", "level"),
+    [
+        (InvalidInput, logging.INFO),
+        (RequestCancelled, logging.INFO),
+        (QueueFull, logging.INFO),
+        (DeadlineExceeded, logging.WARNING),
+        (InferenceFailed, logging.WARNING),
+    ],
+)
+def test_what_a_client_got_wrong_is_no_warning(error, level, caplog):
+    failures.note(Entry(b"1-0", "a", b""), error.code, OPTIONS, 0)
+    assert [record.levelno for record in caplog.records] == [level]

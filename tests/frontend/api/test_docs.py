@@ -8,6 +8,7 @@ from itertools import chain
 from typing import get_args
 
 import httpx
+import jsonschema
 import numpy as np
 import pytest
 
@@ -100,6 +101,17 @@ def test_generators_of_clients_find_names_of_operations_fields_of_objects_and_el
             check(part, within)
 
     check(document["components"]["schemas"], set())
+
+
+def test_every_json_body_that_has_to_hold_something_has_an_example_that_fits():
+    """The page fills its forms with them."""
+    document = docs.document(keys=False)
+    for operation in chain.from_iterable(item.values() for item in document["paths"].values()):
+        body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+        if body and "$ref" in body["schema"]:
+            schema = document["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]
+            validator = jsonschema.Draft202012Validator({**schema, "components": document["components"]})
+            validator.validate(schema.get("example", {}))
 
 
 @pytest.mark.parametrize("kind", ["parameters", "responses", "schemas"])

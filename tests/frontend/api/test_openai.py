@@ -392,3 +392,19 @@ def test_numbers_have_the_ranges_of_that_api(redis_server, job, ask, tmp_path):
                     with pytest.raises(openai.BadRequestError, match=rf"'{name}[.50]*' is .*expected a number "):
                         create(extra_body={name: value})
             assert create(extra_body=limits | hints | {"max_tokens": 0, "logit_bias": {"50": -100}}).choices
+
+
+@pytest.mark.parametrize(("given", "told"), [("", ""), ("stop", "stop"), ("stopstoplength", "length"), ("own", "own")])
+def test_a_reason_of_each_piece_is_one_reason(given, told):
+    outputs = {"text": np.array("a b "), "finish_reason": np.array(given)}
+    assert completions.of_piece(outputs).reason == told
+
+
+def test_a_model_of_messages_whose_outputs_are_not_known_is_a_chat():
+    def takes(*names, outputs=()):
+        specs = [TensorSpec(name, "str", (None,)) for name in names]
+        return completions.takes(SlotReport("", "ready", engine="", inputs=specs, outputs=outputs))
+
+    assert takes("messages", "tools", "tool_choice") == {"chat"}
+    assert takes("text") == takes("messages", "other") == set()
+    assert takes("messages", outputs=[TensorSpec("y", "float32", (None, 2))]) == set()
