@@ -58,6 +58,7 @@ class TurnSource(SelfClosing, FlatMapFunction):
         self._record = EntryBatch(key, more=False, flow_id="", entries=None).to_bytes()
         self._shared = SharedSlot.of(self._options.redis.name, index)
         self._turn = Turn.of(self._options.redis.name, index)
+        self._turn.has_source = True
         self._turn.is_due.set()
         self._is_cancelled = cancellation()
         self._table = _table(self._options, runtime_context)
@@ -105,8 +106,8 @@ class HostingWindow(SelfClosing, KeyedProcessFunction):
         """Take a turn."""
         table = self._table
         if table.serving is None:
-            if table.models is None:
-                raise RuntimeError("the window and the models of a slot are in different processes")
+            if table.models is None or not self._turn.has_source:
+                raise RuntimeError("the source, the window and the models of a slot are in different processes")
             table.serving = Serving(
                 *(self._options, table.shared, table.models, self._stages, self._metrics, table.end),
                 self._is_cancelled,

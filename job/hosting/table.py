@@ -13,10 +13,18 @@ from cluster_serving.job.hosting.serving import Serving
 
 
 class Turn:
-    """Tells the source of a slot that the window waits for its next turn."""
+    """Tells the source of a slot that the window waits for its next turn.
+
+    In process mode, too, Flink runs the operators of a slot in one Python process, each in a thread.
+
+    Attributes:
+        is_due: Set while the window waits.
+        has_source: True if the source is in this process.
+    """
 
     def __init__(self) -> None:
         self.is_due = threading.Event()
+        self.has_source = False
 
     @classmethod
     def of(cls, generation: str, index: int) -> Turn:
