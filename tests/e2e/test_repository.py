@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InferenceFailed, InputQueue, InvalidInput, ModelError
-from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.keys import JobKeys
 from tests.support.fixtures.handled import NO_NEGATIVES, write
 from tests.support.fixtures.waiting import wait_until
@@ -108,8 +107,6 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     index = {each["name"]: each["state"] for each in front.post("/v2/repository/index").json()}
     assert index["shop-digits"] == "UNAVAILABLE" and index["shop-picky"] == "READY"
     wait_until(lambda: _state(cluster_db, "shop-broken") == "ready", 60)
-    # The first slot describes the model; once the order has gone, all serve it.
-    wait_until(lambda: not cluster_db.exists(orders.key("shop")), 60)
     np.testing.assert_array_equal(ask("shop-broken", x=ROW), ROW * 5)
     status = json.loads(cluster.run("cluster-serving-cli", "status", "--json", cwd=cluster.folder / "shop").stdout)
     assert status["job_id"] == job_id and status["restarts"] == 0
