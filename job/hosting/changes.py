@@ -197,7 +197,7 @@ class Changes:
         elif known.change is None:
             model = known.model
             known.change = Change(name, model, model.report()) if model else self._models.begin(one, kept)
-        self._make(known.change, one, kept)
+        self._make(known.change, one, kept, is_ordered=True)
         known.model = None
         if votes.decision == MAKE:
             self._client.hdel(JobKeys(name).record, DEATHS, HANGS)
@@ -209,16 +209,18 @@ class Changes:
         if one is None:
             return
         kept = {**self._models.kept.get(name, {}), KEPT_OUT: UNLOADED, CHANGED: repr(order.time)}
-        self._make(self._models.unloaded(one, has_gone), one, kept)
+        self._make(self._models.unloaded(one, has_gone), one, kept, is_ordered=not has_gone)
         if has_gone:
             # Clients are told that nothing will answer.
             end = time.monotonic() + _EMPTIED_S
             while time.monotonic() < end and any(map(self._client.xlen, JobKeys(name).streams)):
                 self._pause()
-            self._make(Change(name, None, None), None, {})
+            self._make(Change(name, None, None), None, {}, is_ordered=True)
         self._note(kept[CHANGED])
 
     def _end_order(self, name: str, order: Order, votes: Votes) -> None:
+        # Not before: a model is ready when all slots serve it.
+        self._models.describe(name)
         # First: the next order for the model may follow the outcome at once.
         left = self._client.hget(self._key, name)
         if left and Order.from_json(left).id == order.id:
@@ -269,8 +271,13 @@ class Changes:
                 self._make(change, self._models.options_of[change.name], kept)
                 self._note(kept[CHANGED])
 
-    def _make(self, change: Change, one: HostedOptions | None, kept: Mapping[str, str]) -> None:
-        """Let a change be made, and wait for it; keep what a slot that starts again needs."""
+    def _make(
+        self, change: Change, one: HostedOptions | None, kept: Mapping[str, str], is_ordered: bool = False
+    ) -> None:
+        """Let a change be made, and wait for it; keep what a slot that starts again needs.
+
+        The last slot that has made an ordered change describes the model (`_end_order`).
+        """
         name = change.name
         if not change.is_planned:
             change.is_planned = True
@@ -283,15 +290,15 @@ class Changes:
         else:
             self._models.options_of[name] = one
             self._models.kept[name] = dict(kept)
-        self._end(change)
+        self._end(change, of_job=not is_ordered)
 
-    def _end(self, change: Change) -> None:
+    def _end(self, change: Change, of_job: bool = True) -> None:
         while not change.made.is_set():
             self._pause()
         if change.earlier is not None:
             change.earlier.close()
             change.earlier = None
-        self._models.describe(change.name)
+        self._models.describe(change.name, of_job)
 
     def _pause(self) -> None:
         if self._closed.wait(_PAUSE_S):

@@ -159,17 +159,21 @@ class HostedModels:
         if changed and self.has_others:
             write_hash(self.client, self._keys.record, {CHANGED: changed})
 
-    def describe(self, name: str) -> None:
-        """Write what has become of one model by a change; see `publish`."""
+    def describe(self, name: str, of_job: bool = True) -> None:
+        """Write what has become of one model by a change; see `publish`.
+
+        Without `of_job`, other slots may still serve what was before: only what is this slot's is written.
+        """
         while (report := self.reports.get(name)) is not None:
             if (one := self.queues.get(name)) is not None:
                 publish_limits(self.client, one.options.redis)
-            self._tell([name])
+            self._tell([name], of_job)
             # Requests may have told something meanwhile.
             if report is self.reports.get(name):
                 break
         else:
-            self.client.hdel(self._keys.models, name)
+            if of_job:
+                self.client.hdel(self._keys.models, name)
         self._reporter.ready(self._summary())
 
     def is_described(self) -> bool:
@@ -268,10 +272,10 @@ class HostedModels:
         self.unfinished.append(change)
         self.on_unfinished()
 
-    def _tell(self, names: Sequence[str]) -> None:
-        """Write the descriptions of models where the commands look, and where clients do."""
+    def _tell(self, names: Sequence[str], of_job: bool = True) -> None:
+        """Write the descriptions of models where clients look; those `of_job` also where the commands look."""
         # One that another slot may have loaded is described by that slot.
-        described = {name: self.reports[name].to_json() for name in names if name not in self.left}
+        described = {name: self.reports[name].to_json() for name in names if of_job and name not in self.left}
         if described:
             write_hash(self.client, self._keys.models, described)
         # Redis refuses the keys of the others.

@@ -254,8 +254,10 @@ def test_a_load_in_which_the_process_has_died_is_not_tried_again(job, change, as
         place.store.write(orders.key("store"), ["steady", lost.to_json()])
         orders.wake(db, "store")
         assert db.xlen(orders.wakeups("store")) == 1 and db.ttl(orders.wakeups("store")) > 0
-    wait_until(lambda: not db.exists(orders.key("store")), 30)
+    # The outcome follows the end of the order.
+    wait_until(lambda: db.exists(JobKeys("store").control_outcome(lost.id)), 30)
     outcome = db.hgetall(JobKeys("store").control_outcome(lost.id))
+    assert not db.exists(orders.key("store"))
     assert b"the process has ended while it loaded the model" in outcome[b"error"]
     assert ask("steady") == 2
 

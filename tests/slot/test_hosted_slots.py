@@ -130,6 +130,24 @@ def test_a_model_that_one_slot_can_load_is_served_by_that_slot(job, ask):
     assert "does not serve it: the method load of the handler" in error
 
 
+def test_a_new_model_is_told_of_when_the_last_slot_serves_it(root, job, change, ask, db):
+    put(root, "later", 4)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(ask, "waits", 99)
+        try:
+            wait_until(lambda: db.xpending("waits", GROUP)["pending"] == 1)
+            changing = pool.submit(change, "later")
+            wait_until(lambda: len(db.hgetall(JobKeys("later").slots())) == SLOTS - 1)
+            assert "later" not in states(job) and not changing.done()
+        finally:
+            (root / "go").touch()
+        assert waiting.result() == [693] and changing.result()[0].state == "ready"
+    (root / "go").unlink()
+    assert set(ask("later", *[1] * 20)) == {4}
+    shutil.rmtree(root / "later")
+    change("later", model_change.remove_in)
+
+
 def test_a_change_that_one_slot_cannot_make_is_made_in_none(root, job, change, ask, tmp_path):
     put(root, "thrice", 30, start=f"__import__('os').mkdir({str(tmp_path / 'loaded')!r})")
     with pytest.raises(ModelError, match=r"slot \d cannot load it: .*FileExistsError"):

@@ -87,7 +87,7 @@ def test_a_name_that_is_taken_is_refused(store, job):
     services = Services(None, None, JobStore(store.client, other))
 
     def check(name):
-        config = SimpleNamespace(model_path="/models")
+        config = SimpleNamespace(model_path="/models", redis_url="localhost:6379")
         return free_names.checked(Draft(services, config, options(job, name)))
 
     with pytest.raises(LaunchError, match=f"^the job {job} serves a model of the name {job}-a, too; rename the subf"):
