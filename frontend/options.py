@@ -166,6 +166,20 @@ class HttpOptions(Settings):
             return value
         return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - as the option says
 
+    @field_validator("callback_hosts")
+    @classmethod
+    def _each_is_a_host(cls, value: Names) -> Names:
+        for host in value:
+            parts = urlsplit(f"//{host}")
+            try:
+                is_host = parts.netloc == host and bool(parts.hostname) and not host.endswith(":")
+                is_host = is_host and not set("*@ ") & {*host} and parts.port != 0
+            except ValueError:
+                is_host = False
+            if not is_host:
+                raise ValueError(f"has {host!r}; expected host or host:port, such as hooks.example.com:8443")
+        return value
+
     @property
     def redis_address(self) -> str:
         """URL of Redis; it may hold a password."""

@@ -1,6 +1,7 @@
 """An input of a model as images have to be for it: size, order of the axes, dtype."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from cluster_serving.job import images
 from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.encryption import decrypt
-from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array, Image
 from cluster_serving.protocol.slots import TensorSpec, fits, type_text
 
@@ -71,6 +72,37 @@ class ImageInput:
         return InvalidInput(
             f"input {name!r} is an image of {width} x {height} pixels ({type_text(dtype.name, shape)}), "
             f"but the model expects {self._expected}{advice}"
+        )
+
+
+def check_size(specs: Sequence[TensorSpec], layout: Layout, options: ImageOptions) -> None:
+    """Refuse a size of images that no input of the model takes.
+
+    Raises:
+        ModelError: If images of the size of `imageCrop` or `imageResize` fit none of the inputs that may be images.
+    """
+    size = options.crop or options.resize
+    if size is None:
+        return
+    key = "imageCrop" if options.crop else "imageResize"
+    expected = []
+    for spec in specs:
+        shape = spec.record_shape
+        if spec.dtype == "str" or shape is None or len(shape) != 3:
+            continue
+        is_first = (options.layout or _layout_of(shape) or layout) == "CHW"
+        channels, sides = (shape[0], shape[1:]) if is_first else (shape[2], shape[:2])
+        if channels not in (None, 1, 3):
+            continue
+        if fits(size[::-1], sides):
+            return
+        expected.append((spec, sides))
+    if expected:
+        spec, (height, width) = expected[0]
+        needed = f'set {key}: "{width},{height}"' if width and height else f"correct {key}"
+        raise ModelError(
+            f"{key} makes images of {size[0]} x {size[1]} pixels, but the model expects {spec}; {needed}, or correct "
+            "inputShapes if it tells the shape"
         )
 
 

@@ -15,6 +15,7 @@ from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
+from cluster_serving.job.image_input import check_size
 from cluster_serving.job.images import read_size
 from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
@@ -62,8 +63,9 @@ class Predictor:
         watch: Watches the calls that records share; a program that gives one calls `check`.
 
     Raises:
-        ModelError: If the model cannot be loaded or fails on a batch of zeros, or a filter does not fit its outputs. Of
-            a handler: if it cannot be imported, or its `load` raises an exception, which is the cause.
+        ModelError: If the model cannot be loaded or fails on a batch of zeros, a filter does not fit its outputs, or
+            the size of images none of its inputs. Of a handler: if it cannot be imported, or its `load` raises an
+            exception, which is the cause.
         EngineMissing: If the engine, or the package that decrypts, is not installed.
 
     Example:
@@ -122,6 +124,7 @@ class Predictor:
         padded = self.servable.model is not None and self.servable.model.padded
         self._in_rows = self._preprocessor(inputs, True, any_rows=True) if inputs and plain and not padded else None
         try:
+            check_size(inputs or (), self.servable.layout, image)
             self._sent = self._filtered_zeros()
         except ModelError:
             self.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import flink_home, front_end, memory, redis_server, state
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.services.redis_version import RedisVersion
@@ -115,10 +116,38 @@ def _model(config: Config) -> tuple[str, str]:
     if several := repository.find(config):
         if problem := repository.problem(config, several) or repository.misplacement(config, several.misplaced):
             return FAILED, f"{config.model_path} holds several models: {problem}"
-        ignored = f"; not served: {', '.join(several.ignored)}" if several.ignored else ""
-        return OK, f"{len(several.names)} models in {config.model_path}: {', '.join(several.names)}{ignored}"
+        refused = {**_refused(config, several.names), **_failed(config, several.names)}
+        told = [f"{name} ({reason})" for name, reason in refused.items()]
+        good = [name for name in several.names if name not in refused]
+        state = (WARNING if good else FAILED) if refused else OK
+        missing = f"; not served: {'; '.join([*told, *several.ignored])}" if told or several.ignored else ""
+        of = f"{len(good)} of " if refused else ""
+        return state, f"{of}{len(several.names)} models in {config.model_path}: {', '.join(good) or 'none'}{missing}"
     found = check_model(model_options(versions.resolved(config)))
     return OK, f"{found.format} in {config.model_path}"
+
+
+def _refused(config: Config, names: Sequence[str]) -> dict[str, str]:
+    """Return the models of a folder that a start would refuse, with the reasons; none is loaded for that."""
+    found = {}
+    for name in names:
+        try:
+            one = repository.model_in(config, Path(config.model_path, name))
+            check_model(model_options(versions.resolved(one)))
+        except (SettingsError, ServingError) as error:
+            found[name] = str(error)
+    return found
+
+
+def _failed(config: Config, names: Sequence[str]) -> dict[str, str]:
+    """Return those that the running job could not load, with its reasons."""
+    if not _answers(config):
+        return {}
+    with opened(config) as store:
+        reports = store.models()
+    return {
+        name: report.error or "failed" for name, report in reports.items() if report.state == "failed" and name in names
+    }
 
 
 def _memory(config: Config) -> tuple[str, str]:

@@ -127,7 +127,7 @@ def logs(config_path: ConfigPath = CONFIG_PATH, follow: Follow = False, errors: 
         if not isinstance(flink, FlinkRest):
             raise LaunchError(f"{flink.where} keeps the logs: use its own command (kubectl logs, yarn logs)")
         for host, line in task_logs.lines(flink, follow, errors):
-            print(f"{host}  {printable(line)}", flush=follow)
+            print(f"{host}  {printable(line.expandtabs(4))}", flush=follow)
 
 
 def doctor_(config_path: ConfigPath = CONFIG_PATH, as_json: AsJson = False) -> None:

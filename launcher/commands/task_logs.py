@@ -6,6 +6,8 @@ import re
 import time
 from collections.abc import Iterator
 
+from cluster_serving.launcher.command_log import warn
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 
 _POLL_S = 2.0
@@ -23,26 +25,50 @@ def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, s
     With `follow`, new lines come as they are written, without an end.
 
     Raises:
-        LaunchError: If Flink does not answer.
+        LaunchError: If Flink does not answer, or, after the lines of the others, if a TaskManager does not; with
+            `follow`, the latter is a warning.
     """
     read: dict[tuple[str, str], int] = {}
     sizes: dict[tuple[str, str], int] = {}
+    silent: dict[str, str] = {}
     while True:
         for manager, host in flink.task_managers().items():
-            for name, size in flink.log_files(manager).items():
-                if size == sizes.get((manager, name)):
-                    continue
-                # Flink sends a file as a whole.
-                sizes[manager, name], text = size, flink.log(manager, name)
-                # A file that is shorter than before was begun anew.
-                start = read.get((manager, name), 0) if len(text) >= read.get((manager, name), 0) else 0
-                # The last line may not be complete.
-                read[manager, name] = end = text.rfind("\n", start) + 1 or start
-                for line in chosen(text[start:end].splitlines(), errors):
+            try:
+                found = _new(flink, manager, read, sizes)
+            except LaunchError:
+                told = (
+                    f"TaskManager {host} sends no lines: its process hangs, or has died; read the files on its machine"
+                )
+                if follow and manager not in silent:
+                    warn(told)
+                silent[manager] = told
+                continue
+            for each in found:
+                for line in chosen(each, errors):
                     yield host, line
         if not follow:
-            return
+            break
         time.sleep(_POLL_S)
+    if silent:
+        raise LaunchError("; ".join(silent.values()))
+
+
+def _new(
+    flink: FlinkRest, manager: str, read: dict[tuple[str, str], int], sizes: dict[tuple[str, str], int]
+) -> list[list[str]]:
+    """Return the new lines of each file of a TaskManager, and note how far they go."""
+    found = []
+    for name, size in flink.log_files(manager).items():
+        if size == sizes.get((manager, name)):
+            continue
+        # Flink sends a file as a whole.
+        sizes[manager, name], text = size, flink.log(manager, name)
+        # A file that is shorter than before was begun anew.
+        start = read.get((manager, name), 0) if len(text) >= read.get((manager, name), 0) else 0
+        # The last line may not be complete.
+        read[manager, name] = end = text.rfind("\n", start) + 1 or start
+        found.append(text[start:end].splitlines())
+    return found
 
 
 def chosen(found: list[str], errors: bool) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """Where options come from, and what is said about wrong ones."""
 
+import re
+
 import pytest
 
 from cluster_serving.frontend import arguments
@@ -100,6 +102,19 @@ def test_redis_may_be_asked_for_over_tls():
 def test_a_wrong_option_is_named_with_what_was_expected(words, message):
     with pytest.raises(SettingsError, match=message):
         arguments.read(words, {})
+
+
+@pytest.mark.parametrize(
+    "host", ["http://a:1", "a:99999", "a:0", "a:", ":80", "a:1/path", "*.a.b", "user@a", "a b", "::1", "a?b"]
+)
+def test_a_host_of_callbacks_that_no_address_can_have_is_refused(host):
+    with pytest.raises(SettingsError, match=rf"--callbackHosts: .*{re.escape(host)}.*expected host or host:port"):
+        arguments.read([f"--callbackHosts=good:80,{host}"], {})
+
+
+def test_hosts_of_callbacks_may_have_ports_and_be_addresses():
+    given = ("hooks.example.com:8443", "10.0.0.1", "[::1]:80")
+    assert arguments.read([f"--callbackHosts={','.join(given)}"], {}).callback_hosts == given
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
+from cluster_serving.job.image_input import check_size
 from cluster_serving.job.images import decode, read_size
+from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
+from cluster_serving.protocol.errors import InvalidInput, ModelError, RequestTooLarge
 
 SUFFIXES = [".jpg", ".png", ".bmp", ".webp", ".tiff"]
 HEIGHT, WIDTH = 48, 80
@@ -257,3 +259,29 @@ def test_a_grey_image_has_one_channel_and_one_mean(picture):
 def test_integers_are_not_normalized(picture):
     with pytest.raises(InvalidInput, match="need a model that takes floats, not uint8"):
         decode(encode(".png", picture), ImageOptions(scale=0.5), "CHW", np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "told"),
+    [
+        ({"resize": (64, 48)}, (None, 3, 32, 24), 'imageResize makes images of 64 x 48 .*set imageResize: "24,32"'),
+        ({"resize": (64, 64), "crop": (56, 56)}, (None, 32, 32, 3), "imageCrop makes images of 56 x 56 .*inputShapes"),
+        ({"resize": (64, 48)}, (None, 3, 48, 64), ""),
+        ({"resize": (64, 64), "crop": (32, 32)}, (None, 3, 32, 32), ""),
+        ({"resize": (64, 48)}, (None, 3, None, None), ""),
+        ({"shortest_edge": 64}, (None, 3, 32, 32), ""),
+        # No image: so many channels have features.
+        ({"resize": (64, 48)}, (None, 7, 32, 32), ""),
+        ({"resize": (64, 48)}, (None, 3), ""),
+        ({"resize": (64, 48)}, None, ""),
+    ],
+)
+def test_a_size_of_images_that_the_model_never_takes_is_refused(options, shape, told):
+    vector, image = TensorSpec("x", "float32", (None, 3)), TensorSpec("image", "float32", shape)
+    if told:
+        with pytest.raises(ModelError, match=told):
+            check_size([vector, image], "CHW", ImageOptions(**options))
+        other = TensorSpec("other", "float32", (None, 3, None, None))
+        check_size([image, other], "CHW", ImageOptions(**options))
+    else:
+        check_size([vector, image], "CHW", ImageOptions(**options))

@@ -45,7 +45,8 @@ class Receivers:
     """
 
     def __init__(self, hosts: Sequence[str], secret: str = "") -> None:
-        self._hosts = frozenset(host.lower() for host in hosts)
+        # An address of a URL has no brackets.
+        self._hosts = frozenset(host.lower().translate({ord("["): "", ord("]"): ""}) for host in hosts)
         # httpx follows no redirects by default, and must not: a redirect may lead to any host.
         self._client = _client(hosts) if hosts else None
         try:

@@ -4,7 +4,11 @@ import json
 
 import pytest
 
+from cluster_serving.launcher.commands import doctor
 from cluster_serving.launcher.commands.task_logs import chosen
+from cluster_serving.launcher.config.file import read
+from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.slots import SlotReport
 from tests.support.fixtures.redis_server import RedisServer
 
 
@@ -24,6 +28,23 @@ def test_each_finding_says_what_to_do(examined, tmp_path):
     assert found["model"][0] == "failed" and "does not exist" in found["model"][1]
     assert found["redis"][0] == "warning" and "cluster-serving-start starts one" in found["redis"][1]
     assert found["python"][0] == found["java"][0] == "ok"
+
+
+def test_models_of_a_folder_that_cannot_be_served_are_named(db, job, redis_server, tmp_path):
+    for name in ("good", "keys", "broken"):
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "handler.py").write_text("class Handler: pass")
+    (tmp_path / "models" / "keys" / "config.yaml").write_text("allowPickle: true")
+    db.hset(JobKeys(job).models, "broken", SlotReport("", "failed", error="the file is cut off").to_json())
+    path = tmp_path / "config.yaml"
+    path.write_text(f"jobName: {job}\nmodelPath: models\nredisUrl: localhost:{redis_server.port}\n")
+    found = {each.topic: each for each in doctor.examine(read(path), path)}
+    assert (found["model"].state, found["model"].text) == (
+        "warning",
+        f"1 of 3 models in {tmp_path}/models: good; not served: keys ({tmp_path}/models/keys/config.yaml, line 1: "
+        "allowPickle belongs to the job, not to one of its models; set it in the job's config.yaml); "
+        "broken (the file is cut off)",
+    )
 
 
 def test_a_redis_that_hangs_is_no_redis_to_start(examined, tmp_path):

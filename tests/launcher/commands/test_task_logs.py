@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from cluster_serving.launcher.commands import task_logs
+from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 from tests.support.fixtures.http_server import HttpServer
 
@@ -24,9 +25,12 @@ def server():
                 content = server.files[name].encode()
             else:
                 logs = [{"name": name, "size": len(text)} for name, text in server.files.items()]
-                managers = [{"id": "tm", "path": "pekko.tcp://flink@host:1/user/rpc/taskmanager_0"}]
+                managers = [
+                    {"id": name, "path": f"pekko.tcp://flink@{name}:1/user/rpc/taskmanager_0"}
+                    for name in server.managers
+                ]
                 content = json.dumps({"logs": logs, "taskmanagers": managers}).encode()
-            self.send_response(200)
+            self.send_response(500 if "/frozen/" in self.path else 200)
             self.send_header("content-length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -35,6 +39,7 @@ def server():
             pass
 
     with HttpServer(Handler) as server:
+        server.managers = ["tm"]
         server.files, server.sent = {"a.log": "1\n2\n", "b.out": "x\n", "empty.err": ""}, []
         yield server
 
@@ -49,6 +54,21 @@ def test_only_files_that_have_changed_are_sent_again(server, monkeypatch):
             server.files["a.log"] = content
             assert [line for _, line in islice(found, 1)] == lines
     assert server.sent == ["a.log", "b.out", "a.log", "a.log", "a.log"]
+
+
+def test_a_task_manager_that_hangs_is_named_after_the_lines_of_the_others(server, caplog, monkeypatch):
+    monkeypatch.setattr(task_logs, "_POLL_S", 0)
+    server.managers = ["frozen", "tm"]
+    with FlinkRest(server.url) as flink:
+        found = task_logs.lines(flink, follow=False, errors=False)
+        assert [next(found) for _ in range(3)] == [("tm:1", "1"), ("tm:1", "2"), ("tm:1", "x")]
+        with pytest.raises(LaunchError, match="TaskManager frozen:1 sends no lines: its process hangs"):
+            next(found)
+        lines = task_logs.lines(flink, follow=True, errors=False)
+        assert [line for _, line in islice(lines, 3)] == ["1", "2", "x"]
+        server.files["a.log"] += "3\n"
+        assert next(lines) == ("tm:1", "3")
+    assert [message.partition(" sends")[0] for message in caplog.messages] == ["TaskManager frozen:1"]
 
 
 def test_only_lines_of_trouble_are_errors():

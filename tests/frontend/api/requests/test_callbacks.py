@@ -415,6 +415,7 @@ def test_the_command_logs_no_addresses_of_callbacks(monkeypatch):
         (["host:443"], "https://host"),
         (["Host"], "http://host:9000/"),
         (["host:9000"], "http://HOST:9000/"),
+        (["[::1]:80"], "http://[::1]/x"),
     ],
 )
 def test_a_host_is_allowed_with_its_port_also_where_the_address_has_the_usual_one(hosts, url):
