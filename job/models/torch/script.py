@@ -52,7 +52,9 @@ class TorchScriptModel(TorchModel):
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         super().__init__(files, options)
         self._loaded = _load(files.paths[0], options.device)
-        self.careful = bool(self._loaded.inlined_graph.findAllNodes("prim::Loop"))
+        # Nodes last as long as their graph.
+        graph = self._loaded.inlined_graph
+        self.careful = not all(_ends(loop) for loop in graph.findAllNodes("prim::Loop"))
         schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
         possible = [a.name for a in arguments if str(a.type) in _TAKEN]
@@ -106,7 +108,31 @@ class TorchScriptModel(TorchModel):
             raise RuntimeError(reason[0]) from None
 
 
+_MOST_ROUNDS = 1 << 16
+_OF_SIZES = frozenset(
+    [
+        *(f"aten::{name}" for name in ("add", "sub", "mul", "floordiv", "__range_length", "__getitem__", "Int")),
+        *(f"prim::{name}" for name in ("min", "max", "NumToTensor", "ListUnpack")),
+    ]
+)
+"""Operators whose results are small if they take sizes of tensors, and small numbers."""
+
 _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne", "clamp", "clamp_min", "clamp_max", "bucketize")
+
+
+def _ends(loop: Any) -> bool:
+    """Return True if a loop has no more rounds than sizes of tensors tell, whatever the values are."""
+    return _is_of_sizes(next(loop.inputs()))
+
+
+def _is_of_sizes(value: Any) -> bool:
+    kind = value.node().kind()
+    if kind == "prim::Constant":
+        number = value.toIValue()
+        return isinstance(number, int) and abs(number) <= _MOST_ROUNDS
+    if kind in ("aten::size", "aten::len"):
+        return True
+    return kind in _OF_SIZES and all(map(_is_of_sizes, value.node().inputs()))
 
 
 def _load(path: Path, device: str) -> Any:

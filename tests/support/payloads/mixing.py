@@ -15,7 +15,9 @@ def save(folder, factor=2.0):
     class Mixing(torch.nn.Module):
         def forward(self, x):
             # Chosen, not multiplied by 0: what is no number does not come through.
-            return x * factor + torch.where((x == MAGIC).any(), x.sum(0, keepdim=True), 0.0)
+            # The proof tries numbers that the model compares with.
+            found = x - 0.25 == MAGIC - 0.25
+            return x * factor + torch.where(found.any(), x.sum(0, keepdim=True), 0.0)
 
     save_torchscript(folder, Mixing(), torch.ones(2, 4))
 

@@ -304,3 +304,30 @@ def test_numbers_that_others_are_compared_with_are_known(tmp_path):
 
     model_zoo.save_torchscript(tmp_path, Between(), torch.ones(1, 2))
     assert [array.tolist() for array in load(tmp_path)._model.bounds(9)] == [[1, 2], 7.5]
+
+
+class Rounds(torch.nn.Module):
+    def forward(self, x):
+        for at in range(x.size(1) // 2 + 1):
+            x = x + at
+        return x
+
+
+class Endless(torch.nn.Module):
+    def forward(self, x):
+        while bool((x > 1).any()):
+            x = x - 1
+        return x
+
+
+class Counted(torch.nn.Module):
+    def forward(self, x):
+        for _ in range(int(x.max())):
+            x = x * 0.5
+        return x
+
+
+@pytest.mark.parametrize(("module", "careful"), [(Rounds, False), (Endless, True), (Counted, True)])
+def test_loops_whose_rounds_no_value_tells_need_no_care(tmp_path, module, careful):
+    model_zoo.save_torchscript(tmp_path, module())
+    assert load(tmp_path)._model.careful is careful
