@@ -139,14 +139,15 @@ def _take_parameters(taken: Taken, config: Fields, kind: str) -> None:
     if kind == "fil":
         # Its clients send all features as one vector, also where the file has the names of columns.
         taken.keys["inputs"] = "x"
-        taken.left.append(
-            "the names of FIL's tensors: input__0 may stay, as one input has any name; clients ask for label, "
-            "probabilities or value in place of output__0, or name none"
-        )
     if values.get("predict_proba") == "true":
         taken.keys["outputs"] = "probabilities"
     elif values.get("output_class") == "true":
         taken.keys["outputs"] = "label"
+    elif kind == "fil":
+        taken.left.append(
+            "output__0 of FIL, which stands for the only output of a model: for a classifier, set outputs to label or "
+            "probabilities"
+        )
     for part in config.parts("parameters"):
         key = part.take("key")
         if key not in known:

@@ -16,7 +16,7 @@ from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input
 from cluster_serving.protocol.original.json import to_input
-from cluster_serving.protocol.slots import SlotReport, TensorSpec, filled, matched
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, differing, filled, matched
 from cluster_serving.protocol.tensors import Encoded, Inputs, encode
 from cluster_serving.protocol.values.arrays import of_array
 from cluster_serving.protocol.values.floats import encode_floats, pack_floats
@@ -181,6 +181,10 @@ def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: boo
             read = to_input(name, value, expected.get(name, _ANYTHING))
             record[name] = read[np.newaxis] if batched and isinstance(read, np.ndarray) else read
         except InvalidInput as error:
+            if not expected and (told := differing(row, specs)):
+                # Of an unknown input, no value is right.
+                names = told.removesuffix(": ")
+                return InvalidInput(f"instances[{index}]: {names}; expected the inputs of the model, and no others")
             # The error is that of an input, whose name is told already.
             return type(error)(f"instances[{index}].{name}{str(error).removeprefix(f'input {name!r}')}")
     try:

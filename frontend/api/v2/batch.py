@@ -23,8 +23,11 @@ from cluster_serving.protocol.values.table import takes_missing
 
 _NONE = InferRequest({})
 
-_CODECS_NAME = re.compile(r"input-\d{1,3}|predict", re.ASCII)
-"""Names of a single tensor that tell no input."""
+_CODECS_NAME = re.compile(r"input(-|_|__)?\d{1,3}|predict", re.ASCII | re.IGNORECASE)
+"""Names of a single tensor that tell no input: those of MLServer's codecs, and of Triton's FIL and PyTorch."""
+
+_CODECS_OUTPUT = re.compile(r"output(-|_|__)?0|predict", re.ASCII | re.IGNORECASE)
+"""Names that stand for the only output of a model, in the same clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +147,9 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
 def _by_name(inputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> Mapping[str, Array]:
     """Return tensors by the names of the model's inputs.
 
-    MLServer's codecs of requests, and the examples of MLServer and KServe, name a single tensor themselves: that is the
-    only input of a model. White space in the names of columns is told as for all clients; see `matched`.
+    MLServer's codecs of requests, the examples of MLServer and KServe, and Triton's backends name a single tensor
+    themselves: that is the only input of a model. White space in the names of columns is told as for all
+    clients; see `matched`.
     """
     found = matched(inputs, specs)
     names = ", ".join(repr(name[:64]) for name in inputs) or "none"
@@ -256,6 +260,11 @@ def _stacked(name: str, parts: Sequence[Array]) -> Array:
             f"output {name!r} differs in shape between the records: {shapes}; send them one at a time"
         )
     return parts[0][np.newaxis] if len(parts) == 1 else np.stack(parts)
+
+
+def output_of(name: str, known: Sequence[str]) -> str:
+    """Return the output of the model that a request means: of the only one, a name that tells none, too."""
+    return known[0] if len(known) == 1 and name not in known and _CODECS_OUTPUT.fullmatch(name) else name
 
 
 def no_output(name: str, names: Iterable[str]) -> InvalidInput:

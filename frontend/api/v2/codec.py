@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cluster_serving.frontend.api.json_text import writing_cost
-from cluster_serving.frontend.api.v2.batch import RecordsRequest, no_output, to_records
+from cluster_serving.frontend.api.v2.batch import RecordsRequest, no_output, output_of, to_records
 from cluster_serving.frontend.api.v2.request import InferRequest, InferResponse, RequestedOutput
 from cluster_serving.frontend.dataplane import Call, Codec, succeeded
 from cluster_serving.frontend.models.registry import PublishedModel
@@ -49,8 +49,10 @@ class V2Codec(Codec[RecordsRequest, InferResponse]):
         version, call.version = call.version, ""
         request, described = asked.request, model.described
         assert described is not None  # noqa: S101 - for the type checker: this protocol needs the signature
-        wanted = {output.name: output.classes for output in request.outputs}
-        outputs = asked.merge(succeeded(outcomes), described, wanted)
+        known = [spec.name for spec in described.outputs]
+        named = {output_of(output.name, known): output for output in request.outputs}
+        found = asked.merge(succeeded(outcomes), described, {name: output.classes for name, output in named.items()})
+        outputs = {named[name].name if name in named else name: array for name, array in found.items()}
         call.version = version or model.version
         return InferResponse(model.name, call.version, request.id, outputs)
 
@@ -81,5 +83,5 @@ def _check_outputs(outputs: Sequence[RequestedOutput], model: PublishedModel) ->
     known = [spec.name for spec in model.described.outputs] if model.described else []
     for name in names:
         # Of some models, only the answer to the first request tells the outputs.
-        if known and name not in known:
+        if known and output_of(name, known) not in known:
             raise no_output(name, known)

@@ -32,6 +32,9 @@ _GONE = {"algorithm": "SAMME.R"}
 """Parameters that later versions leave out, though the answers follow from them: of AdaBoost, up to 1.5."""
 
 
+_THREADED = ("sklearn.ensemble._forest", "sklearn.ensemble._iforest", "sklearn.neighbors")
+"""Modules whose `n_jobs` are threads."""
+
 _POOLED = ("sklearn.ensemble._hist_gradient_boosting", "sklearn.cluster", "sklearn.neighbors")
 """Modules of the estimators that compute with OpenMP."""
 
@@ -64,8 +67,7 @@ class ScikitLearnModel(TabularModel):
         self.has_pool = options.thread_per_model > 1 and pooled
         # BLAS and OpenMP have one number of threads per process, the estimators their own.
         threadpool_limits(options.thread_per_model)
-        jobs = [name for name in model.get_params() if name.rpartition("__")[2] == "n_jobs"]
-        model.set_params(**dict.fromkeys(jobs, options.thread_per_model))
+        model.set_params(**_jobs(model, options.thread_per_model))
         self._names = [str(name) for name in getattr(model, "feature_names_in_", ())]
         known = learned(model, self._names)
         self._with_none = {name for name, values in known.items() if None in values}
@@ -95,6 +97,20 @@ class ScikitLearnModel(TabularModel):
 
     def _answers(self, table: Any, wanted: Collection[str] = ()) -> Mapping[str, Any]:
         return {name: self._calls[name](table) for name in wanted or self._calls}
+
+
+def _jobs(model: Any, threads: int) -> dict[str, int]:
+    """Return `n_jobs` of each estimator: threads for forests and neighbours, and 1 where it would start processes.
+
+    Processes of joblib (ColumnTransformer, Bagging) copy the model, and the end of ours waits minutes for them.
+    """
+    parameters = model.get_params()
+    owners = {
+        name: parameters[name.rpartition("__")[0]] if "__" in name else model
+        for name in parameters
+        if name.rpartition("__")[2] == "n_jobs"
+    }
+    return {name: threads if type(owner).__module__.startswith(_THREADED) else 1 for name, owner in owners.items()}
 
 
 def _load(path: Path, trusted: list[str]) -> Any:

@@ -222,7 +222,6 @@ def test_triton_with_a_file_of_another_name_and_parameters_of_fil(tmp_path):
     said = "\n".join(taken.left)
     for named in (
         "the parameter threshold (0.5) of config.pbtxt: set outputs: probabilities, and compare in the client",
-        "input__0 may stay, as one input has any name; clients ask for label, ",
         "max_batch_size 0",
         "reshape of 'input__0'",
         "version_policy",

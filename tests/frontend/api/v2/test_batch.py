@@ -42,7 +42,7 @@ def test_single_values_need_not_have_the_dimensions_of_their_records(batched):
 
 
 @pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("name", ["n", "input-0", "input-1", "predict"])
+@pytest.mark.parametrize("name", ["n", "input-0", "input-1", "predict", "input__0", "INPUT0"])
 def test_a_column_of_mlservers_codecs_is_a_batch_of_the_only_input(name, batched):
     batch = to_records({name: np.array([[5], [6]])}, report(SCALARS, already_batched=batched), 10)
     assert [record["n"].tolist() for record in batch.records] == ([[5, 6]] if batched else [5, 6])

@@ -28,6 +28,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from cluster_serving.job.models import load_model
+from cluster_serving.job.models.tabular.scikit_learn import _jobs
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from tests.support.fixtures.tabular import answers, assert_classified, described
@@ -224,3 +225,10 @@ def test_a_type_that_the_installed_version_does_not_have_is_refused_by_both_vers
     rewritten(tmp_path / "model.skops", change)
     with pytest.raises(ModelError, match=r"written by scikit-learn 1\.5\.2, and .* does not have .*\.f_gone: serve"):
         load_model(ModelOptions(str(tmp_path)))
+
+
+def test_estimators_compute_with_threads_and_never_with_processes():
+    forest = RandomForestClassifier(n_jobs=-1)
+    model = make_pipeline(ColumnTransformer([("scale", StandardScaler(), [0])], n_jobs=4), forest)
+    assert _jobs(model, 3) == {"columntransformer__n_jobs": 1, "randomforestclassifier__n_jobs": 3}
+    assert _jobs(forest, 3) == {"n_jobs": 3}
