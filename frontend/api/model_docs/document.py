@@ -13,7 +13,7 @@ from starlette.routing import Route
 from cluster_serving.frontend.api import docs
 from cluster_serving.frontend.api.model_docs import examples, schemas
 from cluster_serving.frontend.api.model_docs.schemas import Schema
-from cluster_serving.frontend.api.openai.completions import takes
+from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.api.v2.metadata import is_ranked, outputs
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
@@ -29,7 +29,7 @@ _OPERATIONS = {
 }
 """Operation of a model → its path in `openapi.yaml`, with a place for `_VERSION`."""
 
-_CHATS = {"completions": "/v1/completions", "chat": "/v1/chat/completions"}
+_OPENAI = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "embeddings": "/v1/embeddings"}
 """Operation of OpenAI's API → its path, in the document of a model that answers it."""
 
 # The form of predictions is that of the front end: each form has a schema of its own.
@@ -68,8 +68,8 @@ def document(general: Mapping[str, Any], model: PublishedModel, version: str = "
         _filled(template, model.name, version): {"post": _operation(general, template, version, operation)}
         for operation, template in _OPERATIONS.items()
     }
-    for operation in sorted(takes(report)) if known and report and not version else ():
-        path = _CHATS[operation]
+    for operation in _openai_operations(report) if known and report and not version else ():
+        path = _OPENAI[operation]
         paths[path] = {"post": {**general["paths"][path]["post"], "operationId": operation}}
     components = {**general["components"], "schemas": {**general["components"]["schemas"], **own}}
     info = {"title": f"Model {model.name}", "version": model.version, "description": _about(report if known else None)}
@@ -78,6 +78,10 @@ def document(general: Mapping[str, Any], model: PublishedModel, version: str = "
         made["security"] = general["security"]
         made["components"]["securitySchemes"] = components["securitySchemes"]
     return made
+
+
+def _openai_operations(report: SlotReport) -> list[str]:
+    return [*sorted(completions.takes(report)), *(["embeddings"] if embeddings.takes(report) else [])]
 
 
 def _filled(template: str, name: str, version: str) -> str:
@@ -124,6 +128,7 @@ def _openai(general: Schema, model: str) -> Schema:
     examples_of: dict[str, Schema] = {
         "Completions": {"prompt": "text"},
         "ChatCompletions": {"messages": examples.MESSAGES},
+        "EmbeddingInput": {"input": "text"},
     }
     return {name: {**general[name], "example": {"model": model, **sent}} for name, sent in examples_of.items()}
 

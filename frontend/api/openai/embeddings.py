@@ -20,6 +20,9 @@ from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
 
 _FORMATS = ("float", "base64")
+_NAMES = ("embedding", "embeddings")
+"""Names of the output that is taken among several vectors."""
+
 _OTHERS = frozenset({"model", "input", "encoding_format", "dimensions", "user"})
 
 
@@ -84,6 +87,15 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     return EmbeddingRequest(records, model, form == "base64", dimensions, sum(map(len, items)))
 
 
+def takes(report: SlotReport) -> bool:
+    """Return True if a model surely answers: it takes one text, and gives one vector of numbers, or names it so."""
+    vectors = {
+        spec.name for spec in report.outputs if len(spec.record_shape or ()) == 1 and spec.dtype.startswith("float")
+    }
+    is_one = len(vectors) == 1 or not vectors.isdisjoint(_NAMES)
+    return is_one and [(spec.dtype, spec.record_shape) for spec in report.inputs] == [("str", ())]
+
+
 def write(answers: Sequence[Mapping[str, Array]], asked: EmbeddingRequest, model: str) -> bytes:
     """Write the body of the answer.
 
@@ -111,7 +123,7 @@ def _vector(outputs: Mapping[str, Array], size: int | None) -> Array:
     vectors = {
         name: array for name, array in outputs.items() if getattr(array, "ndim", 0) == 1 and array.dtype.kind == "f"
     }
-    named = [vectors[name] for name in ("embedding", "embeddings") if name in vectors]
+    named = [vectors[name] for name in _NAMES if name in vectors]
     found = named or [*vectors.values()]
     if len(found) != 1 and not named:
         shown = ", ".join(f"{name} ({list(np.shape(array))})" for name, array in outputs.items())

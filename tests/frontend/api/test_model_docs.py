@@ -121,16 +121,23 @@ def test_it_has_names_dtypes_and_shapes_of_inputs_and_outputs(report, documented
 
 @pytest.mark.parametrize(
     ("code", "others", "told"),
-    [(PARROT, {"chat", "completions"}, "text "), (CHAT, {"chat"}, "user: text"), (EMBEDDER, set(), "")],
+    [
+        (PARROT, {"chat", "completions"}, "text "),
+        (CHAT, {"chat"}, "user: text"),
+        (EMBEDDER, {"embeddings"}, [4.0, 1.3333334, 0.0]),
+    ],
 )
-def test_a_model_of_texts_has_the_paths_of_chats_that_it_answers(
+def test_a_model_of_texts_has_the_paths_of_openai_that_it_answers(
     redis_server, job, documented, tmp_path, code, others, told
 ):
     with generating(redis_server.port, job, tmp_path, code):
         document, client = documented()
         answers = check_examples(document, client, others)
     for operation in others:
-        (choice,) = answers[operation]["choices"]
+        (choice,) = answers[operation].get("choices") or answers[operation]["data"]
+        if operation == "embeddings":
+            assert choice["embedding"] == told
+            continue
         assert (choice["text"] if operation == "completions" else choice["message"]["content"]) == told
 
 
