@@ -3,12 +3,12 @@ PYTHON ?= $(firstword $(foreach version,3.11 3.12 3.10,$(shell command -v python
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# Processes that run tests; fast tests wait for more than half of their time.
-WORKERS ?= 2
+# Processes that run tests, which wait for a third of their time; fast tests wait for more than half of it.
+WORKERS ?= 3
 FAST_WORKERS ?= 4
 
 # Of `make test` on 2 cores.
-MINUTES := 35
+MINUTES := 30
 
 # Each worker has a Flink cluster, and each engine a worker (tests/support/fixtures/markers.py).
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs and not clients and not clusters and not accelerator"
