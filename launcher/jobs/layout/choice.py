@@ -187,12 +187,14 @@ def explore(pairs: Sequence[tuple[int, int]], asked: Asked, measure: Measure, is
             return list(best.values())
     rivals = _rivals([*best.values()], asked)
     for number in range(_MOST_ROUNDS if len(rivals) > 1 else _LEAST_ROUNDS):
-        if number >= _LEAST_ROUNDS and is_clear([*best.values()], asked):
+        if is_over(1.0) or (number >= _LEAST_ROUNDS and is_clear([*best.values()], asked)):
             break
         for rival in rivals:
             if is_over(1.0):
-                return list(best.values())
+                break
             take(rival.copies, rival.threads, rival.batch)
+    for figure in _doubtful([*best.values()], asked):
+        take(figure.copies, figure.threads, figure.batch)
     return list(best.values())
 
 
@@ -215,6 +217,20 @@ def _rivals(figures: Sequence[Figure], asked: Asked) -> list[Figure]:
     single = {figure.layout for figure in figures if figure.batch == 1 and (figure.copies, figure.threads) in pairs}
     chosen = [figure for figure in figures if figure.layout in close | single]
     return sorted(chosen, key=attrgetter("batch"))
+
+
+def _doubtful(figures: Sequence[Figure], asked: Asked) -> list[Figure]:
+    """Return figures of batches that are always quick, and that one measurement alone has made too slow to be taken."""
+    chosen = choose(figures, asked)
+    if asked.batch is not None or asked.latency:
+        return []
+    return [
+        figure
+        for figure in figures
+        if (figure.copies, figure.threads) == (chosen.copies, chosen.threads)
+        and chosen.batch < figure.batch <= _ALWAYS_QUICK
+        and not figure.least_rate
+    ]
 
 
 def is_clear(figures: Sequence[Figure], asked: Asked) -> bool:

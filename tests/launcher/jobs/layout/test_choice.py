@@ -144,6 +144,32 @@ def test_the_best_of_several_measurements_counts():
     assert best.rate == speeds(best.copies, best.threads, best.batch).rate
 
 
+@pytest.mark.parametrize("disturbed", [2, 4, 8])
+def test_one_disturbed_measurement_makes_batches_no_smaller(disturbed):
+    speeds, seen = Speeds(ms=13, gain=0.8), []
+
+    def noisy(copies, threads, batch):
+        figure = speeds(copies, threads, batch)
+        seen.append((copies, threads, batch))
+        if batch != disturbed or seen.count((copies, threads, batch)) > 1:
+            return figure
+        return Figure(copies, threads, batch, 0.6 * figure.rate, figure.batch_ms / 0.6)
+
+    # Time for each size once, and for no turns.
+    figures = explore(candidates(2, FREE), FREE, noisy, lambda share: share == 1.0)
+    assert best_layout(figures, FREE).batch == find(Speeds(ms=13, gain=0.8)).batch == 8
+
+
+def test_a_batch_that_is_slow_twice_is_not_taken():
+    speeds = Speeds(ms=13, gain=0.8)
+
+    def slow(copies, threads, batch):
+        figure = speeds(copies, threads, batch)
+        return Figure(copies, threads, batch, figure.rate / (1 + batch // 4), figure.batch_ms * (1 + batch // 4))
+
+    assert best_layout(explore(candidates(2, FREE), FREE, slow, lambda share: share == 1.0), FREE).batch == 2
+
+
 def recorded(*rates):
     """Figures of a network of images on two cores: single records, and the best batch of each layout."""
     alone = {1: 29.9, 2: 15.5}
