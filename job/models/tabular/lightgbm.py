@@ -3,19 +3,24 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightgbm
 import numpy as np
 
 from cluster_serving.job.models.base import cause
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.lean import lean
 from cluster_serving.job.models.tabular.categories import Categories
 from cluster_serving.job.models.tabular.features import VECTOR, Features
 from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
+
+if TYPE_CHECKING:
+    import lightgbm
+else:
+    lightgbm = lean("lightgbm", without=("dask", "matplotlib", "pandas", "sklearn"))
 
 _CLASSIFIERS = ("binary", "multiclass", "multiclassova")
 _OBJECTIVE = re.compile(r"^objective=(\w+)", re.MULTILINE)

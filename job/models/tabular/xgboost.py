@@ -5,13 +5,13 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import xgboost
 
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.lean import lean
 from cluster_serving.job.models.tabular.categories import Categories
 from cluster_serving.job.models.tabular.features import VECTOR, Features
 from cluster_serving.job.models.tabular.model import VALUE, TabularModel, classified, labelled
@@ -20,6 +20,11 @@ from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    import xgboost
+else:
+    xgboost = lean("xgboost", without=("dask", "sklearn"))
 
 CATEGORY = "c"
 """Type of a feature of categories."""
