@@ -1,5 +1,7 @@
 """The pages in Markdown name files that exist, link to headings that exist, and are read in minutes."""
 
+import itertools
+import json
 import re
 from pathlib import Path
 
@@ -19,6 +21,9 @@ FOLDERS = (
 
 MOST_WORDS = 900
 """Words that a page may have, without programs and what is generated between markers."""
+
+MOST_PHRASES, MOST_WORDS_OF_A_PHRASE = 20, 9
+"""Phrases of docs/asked.json for one heading, and words of each: a heading with all words crowds out the others."""
 
 
 def without_programs(page):
@@ -61,6 +66,21 @@ def test_a_page_has_one_title_and_no_heading_twice():
         headings = re.findall(r"^(#+) (.*)$", without_programs(page), re.MULTILINE)
         assert [level for level, _ in headings].count("#") == 1, page
         assert len({text for _, text in headings}) == len(headings), page
+
+
+def test_words_by_which_users_ask_are_few_and_lead_to_one_heading_that_exists():
+    asked = json.loads((DOCS / "asked.json").read_text("utf8"))
+    for place, phrases in asked.items():
+        path, _, anchor = place.partition("#")
+        assert (DOCS / path).is_file(), place
+        # The site joins dashes, which GitHub does not.
+        assert not anchor or anchor in {re.sub("-+", "-", name).strip("-") for name in anchors(DOCS / path)}, place
+        assert 0 < len(phrases) <= MOST_PHRASES, place
+        assert [phrase for phrase in phrases if len(phrase.split()) > MOST_WORDS_OF_A_PHRASE] == [], place
+    every = sorted(phrase.lower() for phrases in asked.values() for phrase in phrases)
+    assert {one for one, other in itertools.pairwise(every) if one == other} == set()
+    guides = {str(page.relative_to(DOCS)) for page in (DOCS / "how-to").rglob("*.md")}
+    assert guides - {place.partition("#")[0] for place in asked} == set()
 
 
 def test_a_page_is_read_in_minutes():
