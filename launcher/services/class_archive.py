@@ -14,7 +14,6 @@ of these lists. All clusters of the installation use it from then on, also where
 """
 
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from cluster_serving.launcher.services import rpc_classes, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.protocol.host.background import give_way
 
 KEPT = 3
 """Most archives that are kept, each of about 100 MB: one for each installation that was used last."""
@@ -156,6 +156,6 @@ def _quoted(option: str) -> str:
 
 
 if __name__ == "__main__":
-    os.nice(19)
+    give_way(19)
     with suppress(OSError, subprocess.SubprocessError):
         make(FlinkHome(Path(sys.argv[1])))

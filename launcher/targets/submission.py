@@ -21,6 +21,7 @@ from cluster_serving.launcher.services import flink_gateway, flink_jvm
 from cluster_serving.launcher.services.flink_cause import cause
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.protocol.host.background import give_way
 from cluster_serving.settings.addresses import Address
 
 _MODULE = "cluster_serving.job.program"
@@ -162,7 +163,7 @@ def _run(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=lambda: os.nice(niceness),
+            preexec_fn=(lambda: give_way(niceness)) if niceness else None,
         ) as process,
     ):
         try:
