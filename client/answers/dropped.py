@@ -59,4 +59,3 @@ def _end(tasks: Tasks, thread: threading.Thread, process: int) -> None:
 
 
 DROPPED = Dropped()
-"""The thread of this process."""

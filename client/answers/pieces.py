@@ -116,6 +116,10 @@ class PieceIteration:
             with suppress(RedisError):
                 subscription.unsubscribe(channel)
 
+        def end() -> None:
+            leave()
+            unsubscribe()
+
         try:
             yield None
             while not self.ended:
@@ -126,8 +130,7 @@ class PieceIteration:
                 yield from self.take(pieces)
         except GeneratorExit:
             if self.closing:
-                leave()
-                unsubscribe()
+                end()
             elif os.getpid() == process and not sys.is_finalizing():
                 # Dropped. A process that is about to be gone can send nothing, and a child leaves its parent's request.
                 subscription.drop(channel)
@@ -138,12 +141,10 @@ class PieceIteration:
             unsubscribe()
             raise
         except BaseException:
-            leave()
-            unsubscribe()
+            end()
             raise
         else:
-            leave()
-            unsubscribe()
+            end()
 
     def leave(self) -> Procedure[None]:
         """Stop the request, unless its answer has ended, and delete the pieces, which otherwise expire."""

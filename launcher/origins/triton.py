@@ -14,17 +14,8 @@ EXPECTED = "a model folder of Triton, config.pbtxt and 1/"
 
 _CONFIG = "config.pbtxt"
 _FILES = (
-    *(
-        "model.onnx",
-        "model.pt",
-        "model.xml",
-        "model.savedmodel",
-        "model.plan",
-        "model.py",
-        "xgboost.json",
-        "xgboost.ubj",
-    ),
-    *("xgboost.model", "model.txt", "model.graphdef"),
+    *("model.onnx", "model.pt", "model.xml", "model.savedmodel", "model.plan", "model.py"),
+    *("xgboost.json", "xgboost.ubj", "xgboost.model", "model.txt", "model.graphdef"),
 )
 _REFUSED = {
     "tensorrt": "a TensorRT plan fits one kind of GPU: serve the ONNX file that it was built from",
