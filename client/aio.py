@@ -23,24 +23,25 @@ from cluster_serving.client.abilities import (
     AsyncSubscription,
     Batch,
     Dispatcher,
+    Outlet,
     PieceIteration,
     PieceOrRestart,
+    TextInputs,
     check,
+    converted,
+    inputs_of,
     pieces_of,
     wait_for,
 )
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.connected import RECONNECT_SECONDS, Reconnecting
-from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import SCAN_COUNT, batched, fetch, fetch_recent, result_timeout_async, results_of
 from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.queues import check_query, looks
 from cluster_serving.client.result import Result, read_result
-from cluster_serving.client.texts import TextInputs, converted
 from cluster_serving.protocol.entry import PIECES
 from cluster_serving.protocol.keys import DEFAULT_JOB, NORMAL, JobKeys
-from cluster_serving.protocol.payloads.files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING
 from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.results import Fields
@@ -71,7 +72,6 @@ class _AsyncQueue(Reconnecting):
         self._open()
         super().__init__(self._db, name, reconnect)
         self._recent = recent_entries(self._db, name)
-        self._texts = TextInputs()
 
     @property
     def db(self) -> redis.asyncio.Redis:
@@ -173,7 +173,7 @@ class AsyncInputQueue(_AsyncQueue):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._folders = PayloadFolders()
+        self._outlet, self._texts = Outlet(), TextInputs()
 
     @property
     def _dispatcher(self) -> Dispatcher:
@@ -213,8 +213,8 @@ class AsyncInputQueue(_AsyncQueue):
         """Queue a request and return its uri at once; see `InputQueue.enqueue`."""
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
-            converted_inputs = await run_async(self.db, converted(self.name, self._texts, values))
-            position = await run_async(self.db, enqueue(self.name, uri, converted_inputs, options, self._folders))
+            converted_inputs = await run_async(self.db, converted(self.name, self._texts, inputs_of(values)))
+            position = await run_async(self.db, enqueue(self.name, uri, converted_inputs, options, self._outlet))
         self._recent.remember(uri, position, options.deadline)
         return uri
 
@@ -272,7 +272,7 @@ class AsyncInputQueue(_AsyncQueue):
 
         async def add() -> None:
             inputs = await run_async(self.db, converted(self.name, self._texts, values))
-            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
+            queued = enqueue(self.name, answer.uri, inputs, options, self._outlet, reply_with=PIECES)
             answer.position = await run_async(self.db, queued)
             self._recent.remember(answer.uri, answer.position)
 

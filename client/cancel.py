@@ -8,7 +8,7 @@ from cluster_serving.client.positions import Position, search
 from cluster_serving.protocol.encodings import is_early_job
 from cluster_serving.protocol.errors import RequestCancelled
 from cluster_serving.protocol.keys import GROUP, JobKeys, image_result_key, to_bytes
-from cluster_serving.protocol.payloads import files as payload_files
+from cluster_serving.protocol.payloads import base as payload_folders
 from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, WITHDRAW, Call, Procedure, flat
 
@@ -40,7 +40,7 @@ def cancel(job: str, uri: str, position: Position | None) -> Procedure[bool]:
 def discard_file(reply: object) -> bool:
     """Remove the payload file that a reply to `withdraw_call` may name; return True if the request was withdrawn."""
     if isinstance(reply, list):
-        payload_files.discard(*reply)
+        payload_folders.discard(*reply)
     return bool(reply)
 
 

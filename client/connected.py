@@ -13,7 +13,6 @@ from weakref import WeakSet
 
 from cluster_serving.client.positions import recent_entries
 from cluster_serving.client.subscription import Subscription
-from cluster_serving.client.texts import TextInputs
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import DEFAULT_JOB
 from cluster_serving.protocol.redis.connection import Client, connect, translated
@@ -87,7 +86,6 @@ class Queue(Reconnecting):
         super().__init__(self.db, name, reconnect)
         self._own_connections()
         self._recent = recent_entries(self.db, name)
-        self._texts = TextInputs()
 
     def __enter__(self) -> Self:
         return self

@@ -12,21 +12,21 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
-from cluster_serving.client import trace
-from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.positions import Position
 from cluster_serving.protocol.entry import PIECES, request_fields
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys, to_bytes
-from cluster_serving.protocol.payloads.files import PayloadFolders
 from cluster_serving.protocol.redis.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
+
+if TYPE_CHECKING:
+    from cluster_serving.client.sending.outlet import Outlet
 
 _MIN_PAUSE, _MAX_PAUSE = 0.004, 0.25
 _MIN_DEADLINE_S = 0.001
@@ -102,7 +102,7 @@ _SIMILARITIES = {"version": 0.8}
 """Least similarities to options whose names resemble usual names of inputs: region, session, person."""
 
 
-def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOptions, Mapping[str, object]]:
+def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOptions, object]:
     """Split the arguments of `enqueue` into options and inputs.
 
     Inputs in an argument of their own cannot collide with options: all keywords are options then. Inputs as keywords
@@ -124,7 +124,7 @@ def split(inputs: object, keywords: Mapping[str, object]) -> tuple[RequestOption
                 f"{', '.join(RequestOptions.__dataclass_fields__)}"
             )
         options: Any = keywords
-        return RequestOptions(**options) if options else DEFAULTS, inputs_of(inputs)
+        return RequestOptions(**options) if options else DEFAULTS, inputs
     options = {name: value for name, value in keywords.items() if _plain(value) and _nearest(name)}
     if not options:
         return DEFAULTS, keywords
@@ -198,7 +198,7 @@ def enqueue(
     uri: str,
     inputs: Mapping[str, Input],
     options: RequestOptions,
-    folders: PayloadFolders,
+    outlet: Outlet,
     reply_to: str = "",
     reply_with: bytes = b"",
 ) -> Procedure[Position]:
@@ -211,18 +211,16 @@ def enqueue(
         InvalidInput: If the uri or an input cannot be sent; nothing was queued.
         QueueFull: If there was no room in time; nothing was queued.
     """
-    folder = yield from folders.find(job, inputs)
-    store = folder.write if folder else None
-    span = trace.begin(job)
+    parcel = yield from outlet.open(job, inputs)
     fields = request_fields(
         uri,
         inputs,
         reply_to,
         options.deadline_ms,
         reply_with=reply_with,
-        store=store,
+        store=parcel.store,
         version=options.version_text,
-        traceparent=span.traceparent if span else "",
+        traceparent=parcel.traceparent,
     )
     priority = options.priority or NORMAL
     keys = JobKeys(job)
@@ -232,12 +230,9 @@ def enqueue(
     try:
         entry_id = yield from _add_in_time(job, call, options.retry_budget)
     except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
-        folders.clean_up(job, folder, fields, error)
-        if span:
-            span.end(getattr(error, "code", type(error).__name__))
+        parcel.close(fields, error)
         raise
-    if span:
-        span.end()
+    parcel.close(fields, None)
     return Position(keys.stream(priority), entry_id)
 
 

@@ -21,14 +21,17 @@ from cluster_serving.client.abilities import (
     TIMEOUT,
     Batch,
     Dispatcher,
+    Outlet,
     PieceIteration,
     Pieces,
+    TextInputs,
     check,
+    converted,
+    inputs_of,
     results_in_thread,
 )
 from cluster_serving.client.cancel import cancel
 from cluster_serving.client.connected import Queue
-from cluster_serving.client.convert import inputs_of
 from cluster_serving.client.enqueue import RequestOptions, enqueue, split
 from cluster_serving.client.fetch import (
     SCAN_COUNT,
@@ -42,13 +45,11 @@ from cluster_serving.client.fetch import (
 )
 from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result, read_result
-from cluster_serving.client.texts import converted
 from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.entry import PIECES, RESULT
 from cluster_serving.protocol.errors import InvalidInput, RequestLost
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, JobKeys
-from cluster_serving.protocol.payloads.files import PayloadFolders
 from cluster_serving.protocol.pieces import BEGINNING
 from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.results import Fields
@@ -146,7 +147,7 @@ class InputQueue(Queue):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._folders = PayloadFolders()
+        self._outlet, self._texts = Outlet(), TextInputs()
 
     @overload
     def enqueue(
@@ -187,12 +188,13 @@ class InputQueue(Queue):
         """
         options, values = split(inputs, data)
         with self._using_redis(options.timeout):
-            queued = enqueue(self.name, uri, self._inputs(values), options, self._folders)
+            queued = enqueue(self.name, uri, self._inputs(values), options, self._outlet)
             self._recent.remember(uri, run(self.db, queued), options.deadline)
         return uri
 
-    def _inputs(self, values: Mapping[str, object], timeout: float | None = None) -> dict[str, Input]:
-        """Convert inputs; the slots tell whether a plain text is one, or the path of an image."""
+    def _inputs(self, value: object, timeout: float | None = None) -> dict[str, Input]:
+        """Convert the value of a request; the slots tell whether a plain text is an input, or the path of an image."""
+        values = inputs_of(value)
         # Without a command nothing tells that Redis was reached.
         with self._using_redis(timeout) if self._texts.needs(values) else nullcontext():
             return run(self.db, converted(self.name, self._texts, values))
@@ -222,7 +224,7 @@ class InputQueue(Queue):
         """Queue a request, wait for its result and delete it from Redis.
 
         Args:
-            request_data: A dict of inputs by name (`client.convert.to_input` lists the types); or JSON text
+            request_data: A dict of inputs by name (`client.sending.convert.to_input` lists the types); or JSON text
                 `{"instances": [{name: numbers}]}`, of which the first instance is used, and may lack the name; or one
                 input, which is sent under the name `t`.
             priority: `high`, `normal` or `low`.
@@ -243,7 +245,7 @@ class InputQueue(Queue):
         options = RequestOptions.waiting(timeout, priority, version)
         deadline = time.monotonic() + timeout
         uri = uuid.uuid4().hex
-        inputs = self._inputs(inputs_of(request_data), timeout)
+        inputs = self._inputs(request_data, timeout)
         if not self._reached:
             with self._using_redis():
                 self._subscription.subscribe(self._subscription.reply_channel)
@@ -267,7 +269,7 @@ class InputQueue(Queue):
         """Queue a request and wait for its result until the deadline."""
         connection, channel = self._connection, self._subscription.reply_channel
         self._subscription.subscribe(channel)
-        position = run(connection, enqueue(self.name, uri, inputs, options, self._folders, channel, RESULT))
+        position = run(connection, enqueue(self.name, uri, inputs, options, self._outlet, channel, RESULT))
 
         def take(announced: Fields) -> Fields | None:
             if not announced:
@@ -341,11 +343,11 @@ class InputQueue(Queue):
         """
         options = RequestOptions.waiting(timeout, priority, version)
         answer = PieceIteration(self.name, uuid.uuid4().hex if uri is None else uri)
-        inputs = self._inputs(inputs_of(request_data), timeout)
+        inputs = self._inputs(request_data, timeout)
         channel = JobKeys(self.name).pieces(answer.uri)
         with self._using_redis(timeout):
             is_new = self._subscription.subscribe(channel)
-            queued = enqueue(self.name, answer.uri, inputs, options, self._folders, reply_with=PIECES)
+            queued = enqueue(self.name, answer.uri, inputs, options, self._outlet, reply_with=PIECES)
             try:
                 answer.position = run(self.db, queued)
             except BaseException:

@@ -20,7 +20,7 @@ from cluster_serving.frontend.server.metrics import Metrics, Part
 from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import from_wire
-from cluster_serving.protocol.model_control import UNLOADED
+from cluster_serving.protocol.hosting.control import UNLOADED
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from cluster_serving.frontend.errors import RECORD_BYTES
 from cluster_serving.protocol.keys import DEFAULT_JOB, JobKeys
-from cluster_serving.protocol.redis.failover import is_cluster_url
+from cluster_serving.protocol.redis.addresses import is_cluster_url
 from cluster_serving.protocol.redis.url import HINT, check_login
 from cluster_serving.settings.addresses import LOOPBACK
 from cluster_serving.settings.model import Settings, SettingsConfig

@@ -204,7 +204,7 @@ class JobOptions:
         submission: Identifier of this start of the job, which slots report (see `connectors.slot.reporting`).
         model_parallelism: Number of task slots, each with a copy of the model.
         execution_mode: `thread` or `process` (`python.execution-mode` of Flink).
-        post_processing: Filters applied to every result, as `protocol.filters.parse` reads them; empty for none.
+        post_processing: Filters applied to every result, as `protocol.values.filters.parse` reads them; empty for none.
         request_deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
         hosted: The models of a job that serves several; `model` is then the folder of all of them.
     """

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.outputs import pack
-from cluster_serving.protocol import filters
 from cluster_serving.protocol.encodings import ranking_json, ranking_text
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
@@ -24,6 +23,7 @@ from cluster_serving.protocol.results import (
     encode_rows,
     mark_json,
 )
+from cluster_serving.protocol.values import filters
 
 Fields = dict[str, str | bytes]
 Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]

@@ -18,7 +18,6 @@ from cluster_serving.protocol.errors import InvalidInput, PoisonRequest, Serving
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import NORMAL, to_bytes, to_text
 from cluster_serving.protocol.signature import Signature, signature
-from cluster_serving.protocol.traces import trace
 
 MAX_URI_BYTES = 4096
 """Length limit of a uri, as UTF-8, since the uri becomes part of a Redis key."""
@@ -37,12 +36,12 @@ MOST_RECORDS = 4096
 PIECES = b"pieces"
 """Value of the field `reply_with` of a client that wants the answer in pieces (`protocol.pieces`)."""
 
+_MAX_TRACEPARENT_BYTES = 55  # of version 00; those of later versions may be longer
 _MAX_DEADLINE_DIGITS = 15
 _MAX_ORIGIN_BYTES = 64
 _MAX_COUNTED_BYTES = 1024
 _MAX_RECORDS_DIGITS = 8
 _MOST_SHOWN = 200
-_TRACEPARENT = trace.FIELD.encode()
 
 
 def client_of(origin: str, reply_to: str) -> str:
@@ -201,7 +200,7 @@ def request_fields(
     """Return the fields of the stream entry of a request in our own encoding; see `Entry` for their meaning.
 
     `store` writes the encoded inputs to a file and returns its name, or None to send the inputs through Redis; see
-    `protocol.payloads.files.PayloadFolder.write`.
+    `protocol.payloads.files.write`.
 
     Raises:
         InvalidInput: If the uri is no string of a valid length, or an input cannot be sent.
@@ -234,7 +233,7 @@ def request_fields(
     if records:
         fields["records"] = str(records)
     if traceparent:
-        fields[trace.FIELD] = traceparent
+        fields["traceparent"] = traceparent
     if counted:
         fields["counted"] = counted
     return fields
@@ -265,6 +264,6 @@ def parse_entry(entry_id: bytes, fields: Mapping[bytes, bytes], priority: str = 
         version=to_text(fields.get(b"version", b"")),
         origin=to_text(fields.get(b"origin", b"")[:_MAX_ORIGIN_BYTES]),
         records=fields.get(b"records", b"")[:_MAX_RECORDS_DIGITS],
-        traceparent=fields.get(_TRACEPARENT, b"")[: trace.LONGEST],
+        traceparent=fields.get(b"traceparent", b"")[:_MAX_TRACEPARENT_BYTES],
         counted=fields.get(b"counted", b"")[:_MAX_COUNTED_BYTES],
     )

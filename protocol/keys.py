@@ -102,7 +102,7 @@ class JobKeys:
     """Hash of the process that changes the job without a command (`launcher.rollout.controller`)."""
 
     control = _Key("control")
-    """List of the requests that the controller of the job has not begun (`protocol.model_control`)."""
+    """List of the requests that the controller of the job has not begun (`protocol.hosting.control`)."""
 
     answered = _Key("answered")
     """Counter of the requests that the job has answered since its start."""

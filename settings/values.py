@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from cluster_serving.protocol import filters
 from cluster_serving.protocol.record_key import RecordKey, published_key
+from cluster_serving.protocol.values import filters
 
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -120,4 +120,4 @@ Folder = Annotated[str, BeforeValidator(_folder)]
 """The path of the folder for TensorBoard, or true for the usual one; empty or false for none."""
 
 Filter = Annotated[str, AfterValidator(_filter)]
-"""Filters as `protocol.filters.parse` reads them, or nothing."""
+"""Filters as `protocol.values.filters.parse` reads them, or nothing."""

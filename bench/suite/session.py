@@ -18,7 +18,7 @@ from cluster_serving.bench.load.generator import Load
 from cluster_serving.bench.load.measure import Plan, measure
 from cluster_serving.bench.load.output import machine
 from cluster_serving.bench.load.stats import ratio
-from cluster_serving.bench.load.target import Endpoint
+from cluster_serving.bench.load.target import Endpoint, Failed
 from cluster_serving.bench.suite.peers import Peers
 from cluster_serving.bench.suite.stack import Unavailable
 from cluster_serving.protocol.host import cgroup
@@ -123,8 +123,10 @@ class BenchSession:
         try:
             result = row(self)
         except Exception as error:
-            self.report(f"{name}: failed: {type(error).__name__}: {error}")
-            result = {"failed": f"{type(error).__name__}: {error}"}
+            answer = f", {error.answer}" if isinstance(error, Failed) else ""
+            failure = f"{type(error).__name__}: {error}{answer}"
+            self.report(f"{name}: failed: {failure}")
+            result = {"failed": failure}
         took = round(time.perf_counter() - started, 1)
         self.rows[name] = result | {
             "peers": list(self.settings.peers),

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 from redis.exceptions import RedisError
 
-from cluster_serving.client.convert import inputs_of, stacked
 from cluster_serving.client.dispatching.dispatcher import Dispatcher
 from cluster_serving.client.enqueue import RequestOptions, pauses
 from cluster_serving.client.result import Result, all_failed, failed, read_outcomes, read_result
-from cluster_serving.client.texts import TextInputs, converted, learn
+from cluster_serving.client.sending.convert import inputs_of, stacked
+from cluster_serving.client.sending.texts import TextInputs, converted, learn
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input

@@ -13,14 +13,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any
 
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from cluster_serving.client import trace
 from cluster_serving.client.announcements import RECONNECT_PAUSE, new_channel, replies_in
 from cluster_serving.client.cancel import discard_file, withdraw_call
 from cluster_serving.client.dispatching.connection import DedicatedAsyncConnection
@@ -28,13 +27,15 @@ from cluster_serving.client.dispatching.subscription import AsyncSubscription
 from cluster_serving.client.enqueue import RequestOptions, add_call, refusal
 from cluster_serving.client.fetch import request_lost, result_timeout_async
 from cluster_serving.client.positions import Position
+from cluster_serving.client.sending import trace
 from cluster_serving.protocol.columns import named
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.entry import RESULT, request_fields
 from cluster_serving.protocol.errors import RequestCancelled, RequestLost, ServingError
 from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes
 from cluster_serving.protocol.payloads import files as payload_files
-from cluster_serving.protocol.payloads.files import PayloadFolder, PayloadFolders
+from cluster_serving.protocol.payloads.base import PayloadFolder
+from cluster_serving.protocol.payloads.files import PayloadFolders
 from cluster_serving.protocol.redis.connection import RetryBudget, is_lost_connection, translated
 from cluster_serving.protocol.redis.reconnecting import persistent
 from cluster_serving.protocol.results import Fields
@@ -85,7 +86,7 @@ class Pending:
 
     def compose(self, inputs: Inputs, reply_to: str, **options: Any) -> None:
         """Set the fields; `options` are further arguments of `protocol.entry.request_fields`."""
-        store = self.folder.write if self.folder else None
+        store = partial(payload_files.write, self.folder) if self.folder else None
         if (span := trace.begin(self.job)) is not None:
             self.span, options["traceparent"] = span, span.traceparent
         self.fields = request_fields(self.uri, inputs, reply_to, store=store, **options)
@@ -177,8 +178,8 @@ class Dispatcher:
         If the coroutine is cancelled or times out, the request is withdrawn, in the background. The timeout, in
         seconds, is also the request's deadline. `protocol.entry.Entry` explains `origin`, `records` and
         `counted`. The uri ends with the `request_id`, which logs then have.
-        `client.convert.to_inputs` makes the inputs, and `client.result.read_result` reads the result. The errors are
-        those of `client.queues.InputQueue.predict`.
+        `client.sending.convert.to_inputs` makes the inputs, and `client.result.read_result` reads the result. The
+        errors are those of `client.queues.InputQueue.predict`.
         """
         options = _waiting(timeout, priority, version)
         loop = asyncio.get_running_loop()

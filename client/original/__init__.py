@@ -31,7 +31,6 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.client import queues
-from cluster_serving.client.convert import inputs_of, to_input
 from cluster_serving.client.fetch import SCAN_COUNT, batched
 from cluster_serving.client.original import early
 from cluster_serving.client.original.predictions import predicted
@@ -44,6 +43,7 @@ from cluster_serving.client.original.values import (
     failed,
 )
 from cluster_serving.client.result import Result
+from cluster_serving.client.sending.convert import inputs_of, to_input
 from cluster_serving.protocol.errors import DeadlineExceeded, InvalidInput, ResultTimeout, ServingError
 from cluster_serving.protocol.host.loopback import is_loopback
 from cluster_serving.protocol.inputs import Array, Image

@@ -9,8 +9,8 @@ from typing import Union
 
 import numpy as np
 
-from cluster_serving.client.convert import to_input
 from cluster_serving.client.result import Result
+from cluster_serving.client.sending.convert import to_input
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array, Image, Input, SparseTensor
 from cluster_serving.protocol.original.arrow import ERROR_VALUE

@@ -12,7 +12,7 @@ from cluster_serving.protocol.entry import RESULT, Entry
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.keys import GROUP, JobKeys, to_bytes
-from cluster_serving.protocol.payloads.files import remove
+from cluster_serving.protocol.payloads.base import remove
 from cluster_serving.protocol.pieces import END
 from cluster_serving.protocol.redis.dedicated import Commands
 from cluster_serving.protocol.results import VERSION, encode_error, result_key_of, to_fields

@@ -20,7 +20,7 @@ from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import FAILED
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.payloads.files import PayloadFolder
+from cluster_serving.protocol.payloads.base import PayloadFolder
 from cluster_serving.protocol.results import encode_error
 
 

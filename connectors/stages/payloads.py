@@ -12,7 +12,8 @@ from cluster_serving.connectors.slot.stream import drop
 from cluster_serving.protocol import columns
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from cluster_serving.protocol.payloads.files import read, remove, too_large
+from cluster_serving.protocol.payloads.base import remove
+from cluster_serving.protocol.payloads.files import read, too_large
 from cluster_serving.protocol.payloads.names import is_payload
 from cluster_serving.protocol.results import result_key_of
 from cluster_serving.protocol.scripts import NEWEST, call, page_call

@@ -7,8 +7,8 @@ from typing import Any
 from cluster_serving.frontend.errors import Forbidden
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol.errors import ResultTimeout
+from cluster_serving.protocol.hosting.control import MODEL_CONTROL, ControlRequest, decode_outcome
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import MODEL_CONTROL, ControlRequest, decode_outcome
 from cluster_serving.protocol.redis.connection import translated
 
 _POLL_S = 0.1

@@ -25,8 +25,8 @@ from cluster_serving.frontend.server.offload import Offload
 from cluster_serving.protocol import columns, results, token_counts
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import NORMAL, JobKeys, to_bytes
+from cluster_serving.protocol.redis.addresses import is_cluster_url
 from cluster_serving.protocol.redis.connection import connect_async, translated
-from cluster_serving.protocol.redis.failover import is_cluster_url
 from cluster_serving.protocol.results import version_of
 from cluster_serving.protocol.tensors import Inputs
 

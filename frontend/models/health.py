@@ -9,8 +9,8 @@ import numpy as np
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
 from cluster_serving.protocol.errors import RedisUnavailable, ResultTimeout, ServingError
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 _UNANSWERED = (ResultTimeout, RedisUnavailable)

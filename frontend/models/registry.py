@@ -16,9 +16,9 @@ from cluster_serving.frontend.models.dispatch import RETRY_BUDGET, Dispatch
 from cluster_serving.frontend.models.servables import ServableModel
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, Generations
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.models import read_models, reports_of
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, REFUSED_MODEL, JobKeys, to_text
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.redis.connection import RetryBudget, translated
 from cluster_serving.protocol.redis.reconnecting import persistent
 from cluster_serving.protocol.slots import HEARTBEAT_S, SILENT_AFTER_S, SlotReport, at_once, read_reports

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from cluster_serving.client import trace
+from cluster_serving.client.sending import trace
 from cluster_serving.frontend.caller import trace_id
 from cluster_serving.frontend.server.http.call import OTHER
 from cluster_serving.protocol.traces.trace import Span, TraceContext, messaging

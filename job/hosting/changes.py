@@ -23,9 +23,9 @@ from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.job.slot_model import load_error
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.control import LOAD, OUTCOME_TTL_S, UNLOADED, encode_outcome
 from cluster_serving.protocol.hosting.orders import CHANGED, DEATHS, HANGS, KEPT_OUT, OPTIONS, REMOVE, Order
 from cluster_serving.protocol.keys import JobKeys, as_text
-from cluster_serving.protocol.model_control import LOAD, OUTCOME_TTL_S, UNLOADED, encode_outcome
 
 log = logging.getLogger(__name__)
 

@@ -27,10 +27,10 @@ from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.slot_model import load_error, process_gauges
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
 from cluster_serving.protocol.host import memory
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import CHANGED, KEPT_OUT
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
 log = logging.getLogger(__name__)

@@ -12,10 +12,10 @@ from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import stages, targets
 from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion, WholeInputs
-from cluster_serving.protocol import filters
 from cluster_serving.protocol.record_key import RecordKey
-from cluster_serving.protocol.redis import failover
+from cluster_serving.protocol.redis import addresses
 from cluster_serving.protocol.redis.url import HINT
+from cluster_serving.protocol.values import filters
 from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
 from cluster_serving.settings.model import Settings, SettingsConfig
 from cluster_serving.settings.values import (
@@ -532,13 +532,13 @@ class Config(Settings):
     def redis_address(self) -> Address:
         """Host and port of `redisUrl`; the first of several."""
         if self.redis_has_failover:
-            return Address(*failover.parse(self.redis_url).nodes[0])
+            return Address(*addresses.parse(self.redis_url).nodes[0])
         return Address.of(self.redis_url)
 
     @property
     def redis_has_failover(self) -> bool:
         """True if `redisUrl` names Sentinels or a Redis Cluster."""
-        return failover.is_failover_url(self.redis_url)
+        return addresses.is_failover_url(self.redis_url)
 
     @property
     def flink_address(self) -> Address:

@@ -18,7 +18,7 @@ from cluster_serving.launcher.config.values import LATEST, job_name
 from cluster_serving.launcher.config.versions import resolved
 from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.host import cgroup
-from cluster_serving.protocol.redis.failover import is_cluster_url
+from cluster_serving.protocol.redis.addresses import is_cluster_url
 from cluster_serving.settings.errors import SettingsError
 
 OWN_KEYS = frozenset(

@@ -16,6 +16,7 @@ from cluster_serving.launcher.jobs import model_files
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.figures.stats import LAST_ANSWER, JobStats
 from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import (
     CHANGED,
@@ -29,7 +30,6 @@ from cluster_serving.protocol.hosting.orders import (
     VERSION,
 )
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
 _OF_CHANGES = (OPTIONS, KEPT_OUT, CHANGED, DEATHS, HANGS, REFUSED, REFUSED_CONTENT)

@@ -28,7 +28,7 @@ from cluster_serving.launcher.shipping.inspection import inspect
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
-from cluster_serving.protocol.model_control import UNLOADED
+from cluster_serving.protocol.hosting.control import UNLOADED
 
 _LISTED_WITHIN, _INITIALIZED_WITHIN = 2.0, 30.0
 # Flink's REST API shows a job as it was up to 3 s ago (web.refresh-interval).

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.model_control import OUTCOME_TTL_S, UNLOADED, ControlRequest, encode_outcome
+from cluster_serving.protocol.hosting.control import OUTCOME_TTL_S, UNLOADED, ControlRequest, encode_outcome
 from cluster_serving.protocol.scripts import flat
 
 

@@ -43,8 +43,8 @@ from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
+from cluster_serving.protocol.hosting.control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL
-from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL, ControlRequest
 from cluster_serving.protocol.scripts import BACKLOG, PUT_CONTROLLER, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 from cluster_serving.settings.errors import SettingsError

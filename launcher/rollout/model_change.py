@@ -22,10 +22,10 @@ from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.control import LOAD, UNLOAD, decode_outcome
 from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import REFUSED, REFUSED_CONTENT, REMOVE, Order
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import LOAD, UNLOAD, decode_outcome
 from cluster_serving.protocol.slots import SlotReport
 
 _POLL_S = 0.05

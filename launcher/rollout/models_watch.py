@@ -11,9 +11,9 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import hosted, model_files
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.rollout.model_watch import ModelWatch
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.orders import CONTENT, REFUSED_CONTENT
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
 
 _GONE = "gone"

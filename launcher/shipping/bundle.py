@@ -18,9 +18,9 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import archive, environment, interpreter
 from cluster_serving.launcher.shipping.inspection import inspect
-from cluster_serving.protocol import filters
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.traces import tracing
+from cluster_serving.protocol.values import filters
 
 _STORES = {"s3://": "s3", "gs://": "gcs"}
 

@@ -3,8 +3,8 @@
 The hash `<jobName>:control:models` has one order for each model: its name → `Order` as JSON.
 `<jobName>:control:<id>:slots` has how far each slot is with it, and whether they make the change (`job.hosting.votes`).
 An entry in the stream `<jobName>:control:models:wakeups` wakes the slots, which look now and then without it.
-The last slot that has carried out an order removes it; `<jobName>:control:<id>` has the outcome
-(`protocol.model_control`). What a slot that starts again needs is in the record of each model, `JobKeys(name).record`.
+The last slot that has carried out an order removes it; `<jobName>:control:<id>` has the outcome (`hosting.control`).
+What a slot that starts again needs is in the record of each model, `JobKeys(name).record`.
 """
 
 from __future__ import annotations

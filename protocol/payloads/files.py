@@ -12,14 +12,13 @@ import stat
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from redis.exceptions import ConnectionError, TimeoutError
 
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, RequestTooLarge
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.payloads.names import is_folder, is_payload
+from cluster_serving.protocol.payloads.base import PayloadFolder, remove
 from cluster_serving.protocol.scripts import FIND_PAYLOAD_FOLDER, Call, Procedure
 from cluster_serving.protocol.tensors import Encoded, Inputs
 
@@ -32,65 +31,36 @@ _RESERVE = 0.1
 _MAX_PARTS = 1024  # of one writev
 
 
-class PayloadFolder:
-    """A folder of payload files."""
+def write(folder: PayloadFolder, parts: Sequence[bytes | memoryview]) -> str | None:
+    """Write a payload, given in contiguous parts, to a new file of a folder, and return its name.
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    @classmethod
-    def local(cls, path: bytes | None) -> PayloadFolder | None:
-        """Return the folder at a path from a job, if it is on this machine and the job can read files written there."""
-        if not path or not is_folder(os.fsdecode(os.path.basename(path))):
+    Return None if the disk is full or the folder is gone, so that Redis has to carry the payload.
+    """
+    if len(parts) > _MAX_PARTS:
+        parts = [b"".join(parts)]
+    size = sum(memoryview(part).nbytes for part in parts)
+    name = uuid.uuid4().hex
+    path = os.path.join(folder.path, name)
+    try:
+        disk = os.statvfs(folder.path)
+        if disk.f_bavail * disk.f_frsize < size + _RESERVE * disk.f_blocks * disk.f_frsize:
             return None
-        if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-            return None
-        status = os.stat(path)
-        # A file is for its owner and its group: root gives it to the folder's owner, others need the folder's group.
-        readable = os.geteuid() in (0, status.st_uid) or status.st_mode & stat.S_ISGID
-        return cls(os.fsdecode(path)) if readable else None
-
-    def write(self, parts: Sequence[bytes | memoryview]) -> str | None:
-        """Write a payload, given in contiguous parts, to a new file, and return its name.
-
-        Return None if the disk is full or the folder is gone, so that Redis has to carry the payload.
-        """
-        if len(parts) > _MAX_PARTS:
-            parts = [b"".join(parts)]
-        size = sum(memoryview(part).nbytes for part in parts)
-        name = uuid.uuid4().hex
-        path = os.path.join(self.path, name)
-        try:
-            disk = os.statvfs(self.path)
-            if disk.f_bavail * disk.f_frsize < size + _RESERVE * disk.f_blocks * disk.f_frsize:
-                return None
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-        except OSError:
-            return None
-        try:
-            if os.geteuid() == 0:
-                folder = os.stat(self.path)
-                os.fchown(file, folder.st_uid, folder.st_gid)
-            written = os.writev(file, parts)
-        except OSError:
-            written = -1
-        finally:
-            os.close(file)
-        if written == size:
-            return name
-        remove(path)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+    except OSError:
         return None
-
-    def discard(self, fields: Mapping[str, object]) -> None:
-        """Remove the file of a request that is not queued; see `protocol.entry.request_fields` for the fields."""
-        if "data_file" in fields:
-            remove(os.path.join(self.path, str(fields["data_file"])))
-
-    def locate(self, name: bytes) -> bytes:
-        """Return the path of a file; refuse a name that no client gives a file."""
-        if not is_payload(os.fsdecode(name)):
-            raise InvalidInput(f"field 'data_file' is {name[:64]!r}; expected 32 hexadecimal digits")
-        return os.path.join(os.fsencode(self.path), name)
+    try:
+        if os.geteuid() == 0:
+            status = os.stat(folder.path)
+            os.fchown(file, status.st_uid, status.st_gid)
+        written = os.writev(file, parts)
+    except OSError:
+        written = -1
+    finally:
+        os.close(file)
+    if written == size:
+        return name
+    remove(path)
+    return None
 
 
 class PayloadFolders:
@@ -129,13 +99,6 @@ def is_large(inputs: Inputs) -> bool:
     return sum(len(x.data) if isinstance(x, Image) else getattr(x, "nbytes", 0) for x in inputs.values()) >= MIN_BYTES
 
 
-def discard(folder: bytes, name: bytes) -> None:
-    """Remove a file, if its folder is on this machine."""
-    if local := PayloadFolder.local(folder):
-        with suppress(InvalidInput):
-            remove(local.locate(name))
-
-
 def too_large(size: int, limit: int) -> RequestTooLarge:
     """Return the error for a request of more than `maxRequestBytes`."""
     return RequestTooLarge(f"the request has {size} bytes, more than maxRequestBytes ({limit})")
@@ -165,9 +128,3 @@ def read(path: bytes, limit: int) -> bytes:
         raise
     except OSError as error:
         raise InvalidInput(f"the file that field 'data_file' names cannot be read: {error.strerror}") from None
-
-
-def remove(path: str | bytes) -> None:
-    """Remove a file, if it exists."""
-    with suppress(OSError):
-        os.unlink(path)

@@ -25,7 +25,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from cluster_serving.protocol.errors import QueueFull, RedisUnavailable, ServingError
-from cluster_serving.protocol.redis import failover
+from cluster_serving.protocol.redis import addresses
 from cluster_serving.protocol.redis.options import checked_url, failover_settings, port_of, settings_of
 from cluster_serving.protocol.redis.reconnecting import CHECK_AFTER, watch_over
 
@@ -48,7 +48,7 @@ def open_redis(url: str, job: str = "", **settings: Any) -> redis.Redis:
         InvalidInput: If the URL cannot be parsed, or cannot be used for this job.
     """
     settings = {"health_check_interval": CHECK_AFTER, **settings}
-    if failover.is_failover_url(url):
+    if addresses.is_failover_url(url):
         client = redis.Redis.from_pool(redis.ConnectionPool(**failover_settings(url, job, settings)))
     else:
         client = redis.Redis.from_url(checked_url(url), **settings)
@@ -81,7 +81,7 @@ def connect_async(
     if not url:
         kind = redis.asyncio.SSLConnection if settings.pop("ssl", False) else redis.asyncio.Connection
         pool = redis.asyncio.BlockingConnectionPool(connection_class=kind, host=host, port=port_of(port), **settings)
-    elif failover.is_failover_url(url):
+    elif addresses.is_failover_url(url):
         pool = redis.asyncio.BlockingConnectionPool(**failover_settings(url, job, settings, asynchronous=True))
     else:
         pool = redis.asyncio.BlockingConnectionPool.from_url(checked_url(url), **settings)

@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError
 from redis.retry import Retry
 
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.redis import failover
+from cluster_serving.protocol.redis import addresses
 from cluster_serving.protocol.redis.reconnecting import CHECK_AFTER, Backoff
 from cluster_serving.protocol.redis.url import HINT, check_login
 
@@ -27,7 +27,7 @@ _FAILOVER_RETRIES = 6
 def failover_settings(url: str, job: str, settings: dict[str, Any], asynchronous: bool = False) -> dict[str, Any]:
     """Return the arguments of a pool of connections to a `failover.FailoverUrl`."""
     try:
-        return failover.pool_settings(url, job, settings, asynchronous)
+        return addresses.pool_settings(url, job, settings, asynchronous)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
 
@@ -88,7 +88,7 @@ def settings_of(host: str, url: str | None, retry: Any, options: dict[str, Any])
     for name in options.keys() - known:
         near = get_close_matches(name, {*known, "name", "url", "reconnect"}, 1)
         raise InvalidInput(f"there is no option {name!r}{f'; is it {near[0]!r}?' if near else ''}")
-    retries = _FAILOVER_RETRIES if url and failover.is_failover_url(url) else _RETRIES
+    retries = _FAILOVER_RETRIES if url and addresses.is_failover_url(url) else _RETRIES
     return {
         # XADD is not idempotent, but a request that is queued twice keeps its uri and gets the same result twice.
         # A command that timed out is repeated within `persistent` alone: elsewhere repetition would multiply the time

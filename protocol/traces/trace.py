@@ -7,12 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-FIELD = "traceparent"
-"""Name of the header, of the metadata of gRPC, and of the field of a stream entry."""
-
-LONGEST = 55
-"""Bytes of a `traceparent` of version 00; those of later versions may be longer."""
-
 _FORM = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image as PilImage
 
-from cluster_serving.client.convert import to_input
+from cluster_serving.client.sending.convert import to_input
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Image
 from tests.support.lazy import Lazy

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cluster_serving.client import InputQueue
-from cluster_serving.client.convert import to_inputs
+from cluster_serving.client.sending.convert import to_inputs
 from cluster_serving.embed.lane import sendable
 from tests.support.fixtures import handled
 from tests.support.fixtures.waiting import wait_until

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cluster_serving.client.convert import to_input
 from cluster_serving.client.result import read_result
+from cluster_serving.client.sending.convert import to_input
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import JobOptions, ModelOptions

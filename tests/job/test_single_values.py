@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from cluster_serving.client.convert import inputs_of, to_inputs
-from cluster_serving.client.texts import TextInputs
+from cluster_serving.client.sending.convert import inputs_of, to_inputs
+from cluster_serving.client.sending.texts import TextInputs
 from cluster_serving.frontend.api.original import instances
 from cluster_serving.frontend.api.v2.batch import to_records
 from cluster_serving.job.programs.dev_runner import read_inputs

@@ -21,9 +21,9 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.protocol.hosting import orders
+from cluster_serving.protocol.hosting.control import LOAD
 from cluster_serving.protocol.hosting.orders import DEATHS, OPTIONS, REFUSED, Order
 from cluster_serving.protocol.keys import GROUP, JobKeys
-from cluster_serving.protocol.model_control import LOAD
 from tests.support.fixtures.running_slot import RunningJob
 from tests.support.fixtures.waiting import wait_until
 

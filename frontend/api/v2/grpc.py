@@ -26,7 +26,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
 from cluster_serving.protocol.errors import InvalidInput, RequestRestarted, ServingError, VersionNotFound
-from cluster_serving.protocol.model_control import LOAD, UNLOAD
+from cluster_serving.protocol.hosting.control import LOAD, UNLOAD
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.responses import Json, Written, read_body
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.model_control import LOAD, UNLOAD
+from cluster_serving.protocol.hosting.control import LOAD, UNLOAD
 from cluster_serving.protocol.slots import SlotReport
 
 UNSUPPORTED = (

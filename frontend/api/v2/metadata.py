@@ -9,7 +9,7 @@ from typing import Any
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.protocol.figures.stats import JobStats
-from cluster_serving.protocol.model_control import UNLOADED
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 _EXTENSIONS = ["binary_tensor_data", "classification", "model_configuration", "model_repository", "statistics"]

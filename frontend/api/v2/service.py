@@ -13,7 +13,7 @@ from cluster_serving.frontend.errors import Forbidden, ModelNotFound, NotSupport
 from cluster_serving.frontend.models.figures import stats
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError, from_wire
-from cluster_serving.protocol.model_control import UNLOAD
+from cluster_serving.protocol.hosting.control import UNLOAD
 
 _DEPENDENTS = "unload_dependents"
 """Parameter that Triton's clients send always; no model depends on another."""
@@ -73,7 +73,7 @@ class V2Service:
         return {"model_stats": list(map(v2_metadata.statistics, models, totals))}
 
     async def control(self, name: str, action: str, parameters: Iterable[str], timeout: float) -> None:
-        """Load or unload a model, as `protocol.model_control` names the actions, in `timeout` seconds.
+        """Load or unload a model, as `protocol.hosting.control` names the actions, in `timeout` seconds.
 
         Loading again serves the model's files and the configuration of its job as they are now.
 

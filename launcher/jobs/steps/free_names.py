@@ -4,7 +4,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.steps.base import Draft
 from cluster_serving.launcher.services import redis_server
-from cluster_serving.protocol.redis.failover import is_cluster_url
+from cluster_serving.protocol.redis.addresses import is_cluster_url
 
 
 def checked(draft: Draft) -> Draft:

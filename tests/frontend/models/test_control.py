@@ -16,8 +16,8 @@ from cluster_serving.frontend.proto import inference
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.rollout import control_requests
 from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.hosting.control import LOAD, MODEL_CONTROL
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import LOAD, MODEL_CONTROL
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.fixtures.grpc_calls import caller
 

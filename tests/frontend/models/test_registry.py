@@ -10,8 +10,8 @@ from cluster_serving.frontend.errors import ModelNotFound
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, JobKeys
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
 
 MANY = 300

@@ -12,9 +12,9 @@ from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.rollout.model_watch import SETTLED_S
 from cluster_serving.launcher.rollout.models_watch import ModelsWatch
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.orders import REFUSED_CONTENT
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import UNLOADED
 from cluster_serving.protocol.slots import SlotReport
 
 

@@ -12,8 +12,8 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import controller
 from cluster_serving.launcher.services.controller import WatchedModels
 from cluster_serving.launcher.services.process import Process
+from cluster_serving.protocol.hosting.control import UNLOAD, ControlRequest
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.model_control import UNLOAD, ControlRequest
 from cluster_serving.protocol.slots import SlotReport
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until

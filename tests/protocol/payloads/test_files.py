@@ -19,7 +19,7 @@ from cluster_serving.protocol.entry import parse_entry
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge, ServingError
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.payloads import files as files
+from cluster_serving.protocol.payloads import base, files
 from cluster_serving.protocol.redis.connection import connect_async
 from tests.support.fixtures.waiting import wait_until
 
@@ -148,10 +148,10 @@ def test_the_job_can_read_what_root_writes_and_others_only_with_a_shared_group(f
     folder.mkdir()
     folder.parent.chmod(0o755)
     os.chown(folder, 65534, 65534)
-    found = files.PayloadFolder.local(os.fsencode(folder))
-    status = (folder / found.write([b"data"])).stat()
+    found = base.PayloadFolder.local(os.fsencode(folder))
+    status = (folder / files.write(found, [b"data"])).stat()
     assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (65534, 65534, 0o640)
-    look = "import os, sys; from cluster_serving.protocol.payloads.files import PayloadFolder as F; "
+    look = "import os, sys; from cluster_serving.protocol.payloads.base import PayloadFolder as F; "
     look += "os.setuid(12345); print(F.local(os.fsencode(sys.argv[1])) is not None)"
     for mode, usable in ((0o777, "False"), (0o2777, "True")):
         folder.chmod(mode)
@@ -210,7 +210,7 @@ def test_while_redis_is_away_files_do_not_pile_up(redis_server, shared, folder, 
 @pytest.mark.parametrize("name", [b"", b"../" + b"a" * 29, b"a" * 31, b"A" * 32, b"/etc/passwd", b"a" * 32 + b"\n"])
 def test_a_name_leads_nowhere_else(folder, name):
     with pytest.raises(InvalidInput, match="'data_file' is .*; expected 32 hexadecimal digits"):
-        files.PayloadFolder(str(folder)).locate(name)
+        base.PayloadFolder(str(folder)).locate(name)
 
 
 def test_only_plain_files_of_a_fair_size_are_read(folder):
@@ -238,10 +238,10 @@ def test_only_plain_files_of_a_fair_size_are_read(folder):
 def test_a_file_is_removed_once(folder):
     target = folder / ("a" * 32)
     target.touch()
-    files.discard(os.fsencode(folder), target.name.encode())
+    base.discard(os.fsencode(folder), target.name.encode())
     assert not target.exists()
-    files.discard(os.fsencode(folder), target.name.encode())
-    files.discard(b"/etc", b"passwd")
+    base.discard(os.fsencode(folder), target.name.encode())
+    base.discard(b"/etc", b"passwd")
     assert os.path.exists("/etc/passwd")
 
 

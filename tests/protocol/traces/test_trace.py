@@ -108,7 +108,7 @@ def test_nothing_of_opentelemetry_is_imported_without_it():
     program = """
 import sys
 from cluster_serving.client import AsyncInputQueue, InputQueue
-from cluster_serving.client.trace import begin
+from cluster_serving.client.sending.trace import begin
 from cluster_serving.frontend import app
 from cluster_serving.job import operators, topology
 from cluster_serving.protocol.traces.tracing import tracer

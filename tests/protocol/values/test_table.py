@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from cluster_serving.client.convert import to_input as of_client
+from cluster_serving.client.sending.convert import to_input as of_client
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import Preprocessor

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cluster_serving.client.convert import inputs_of, stacked, to_input, to_inputs
+from cluster_serving.client.sending.convert import inputs_of, stacked, to_input, to_inputs
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.columns import STACKED_BYTES
 from cluster_serving.protocol.errors import InvalidInput

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from redis.exceptions import RedisError, ResponseError
 
-from cluster_serving.client.convert import to_inputs
+from cluster_serving.client.sending.convert import to_inputs
 from cluster_serving.protocol.inputs import Input
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.scripts import Procedure, fetch_call, fields_of
