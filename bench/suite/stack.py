@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 
@@ -179,7 +180,10 @@ class Stack:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Suspend the stack while a peer is measured, for less than Flink's heartbeat timeout of 30 s."""
+        """Suspend the stack while a peer is measured; afterwards, wait until its front ends answer again.
+
+        Flink starts the job again if that took longer than its heartbeat timeout.
+        """
         processes = tree(pid for pids in self.roles().values() for pid in pids)
         try:
             for process in processes:
@@ -191,6 +195,8 @@ class Stack:
                     process.resume()
             # Until the slots have told that they are alive, the front end answers 503.
             time.sleep(_REPORT_S)
+            for ports in self._front_end_ports.values():
+                _wait_until_ready(ports["http"])
 
     def cpu(self) -> float:
         """Return the CPU seconds so far of all processes that the commands have left running."""
@@ -282,6 +288,15 @@ def _wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> No
             return
         time.sleep(0.1)
     raise Unavailable(f"nothing listened on port {port} after {_LISTEN_TIMEOUT} s: {_tail(log)}")
+
+
+def _wait_until_ready(port: int) -> None:
+    deadline = time.monotonic() + _LISTEN_TIMEOUT
+    while time.monotonic() < deadline:
+        with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/health/ready", timeout=10):
+            return
+        time.sleep(0.1)
+    raise Unavailable(f"the front end on port {port} was not ready after {_LISTEN_TIMEOUT} s")
 
 
 def _stop_tree(process: subprocess.Popen[bytes]) -> None:
