@@ -1,6 +1,7 @@
 """The APIs of a front end: an API is added here, and nowhere else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -16,7 +17,9 @@ from cluster_serving.frontend.api.v2 import grpc as v2_grpc
 from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.server.grpc.server import Service
+from cluster_serving.frontend.models.history import History
+from cluster_serving.frontend.server.access_log import AccessLog
+from cluster_serving.frontend.server.grpc.server import GrpcServer
 from cluster_serving.frontend.server.http.call import OTHER
 
 OPEN_PATHS = ("/", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
@@ -27,7 +30,7 @@ WRAPPERS: tuple[Callable[[ASGIApp], ASGIApp], ...] = (FormatPrefix,)
 
 
 class Apis:
-    """The routes and the gRPC services of all APIs."""
+    """The routes and the gRPC services of all APIs, and what they do in the background."""
 
     def __init__(self, front: FrontEnd) -> None:
         self._front = front
@@ -45,7 +48,15 @@ class Apis:
             OTHER: [*monitoring.routes(front), *docs.routes(front), *model_docs.routes(front), *page.routes(front)],
         }
 
-    def services(self) -> list[Service]:
-        """Return the gRPC services."""
-        services = [v2_grpc.service(self._front, self._v2), original_grpc.service(self._front)]
-        return [*services, *standard.services(self._v2, services)]
+    def grpc_server(self, log: AccessLog) -> GrpcServer | None:
+        """Return the server of the gRPC services; None if the options have no port for it."""
+        front = self._front
+        if not front.options.grpc_enabled:
+            return None
+        services = [v2_grpc.service(front, self._v2), original_grpc.service(front)]
+        services += standard.services(self._v2, services)
+        return GrpcServer(front.options, services, front.admission, front.metrics, log)
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what runs beside the requests, until the front end ends."""
+        return [History(self._front.registry, self._front.dispatch).run()]

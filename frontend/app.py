@@ -1,11 +1,14 @@
 """The servers of a front end: the routes and services of all APIs (`frontend.apis`), and the middleware around them."""
 
+from __future__ import annotations
+
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,12 +21,10 @@ from cluster_serving.frontend import apis
 from cluster_serving.frontend.apis import Apis
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
-from cluster_serving.frontend.models.history import History
 from cluster_serving.frontend.server import traces
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import acquire_for_worker, remote_acquire
 from cluster_serving.frontend.server.fast.direct import DirectRoutes
-from cluster_serving.frontend.server.grpc.server import GrpcServer
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import error_response
 from cluster_serving.frontend.server.metrics import Part
@@ -34,6 +35,9 @@ from cluster_serving.frontend.server.processes.worker import WorkerServer
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.traces.tracing import tracer
+
+if TYPE_CHECKING:
+    from cluster_serving.frontend.server.grpc.server import GrpcServer
 
 
 def make(
@@ -48,7 +52,7 @@ def make(
     """
     options, known = front.options, Apis(front)
     log = AccessLog(options.access_log)
-    grpc = GrpcServer(options, known.services(), front.admission, front.metrics, log) if options.grpc_enabled else None
+    grpc = known.grpc_server(log)
     if workers is not None:
         _share(front, workers)
     return HttpServer(
@@ -97,9 +101,10 @@ def _application(front: FrontEnd, known: Apis, log: AccessLog, grpc: GrpcServer 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         for start in front.on_start:
             start()
-        sampling = asyncio.create_task(History(front.registry, front.dispatch).run())
+        tasks = [asyncio.create_task(work) for work in known.background()]
         yield
-        sampling.cancel()
+        for task in tasks:
+            task.cancel()
         if grpc is not None:
             await grpc.stopped()
         await front.close()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 from cluster_serving.client.answers.pieces import PieceOrRestart
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
-from cluster_serving.frontend.server.grpc.server import GrpcCall
+from cluster_serving.frontend.server.grpc.call import GrpcCall
 from cluster_serving.frontend.server.http.call import HttpCall
 from cluster_serving.frontend.server.offload import LARGE
 from cluster_serving.protocol.columns import Columns, Outcomes

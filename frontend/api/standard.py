@@ -11,7 +11,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 from cluster_serving.frontend import proto
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.errors import ModelNotFound
-from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
+from cluster_serving.frontend.server.grpc.call import GrpcCall
+from cluster_serving.frontend.server.grpc.server import Method, Service
 from cluster_serving.protocol.errors import ServingError
 
 _Status: Any = health_pb2.HealthCheckResponse

@@ -6,7 +6,8 @@ import grpc
 import httpx
 import pytest
 
-from cluster_serving.frontend import arguments, leased_work
+from cluster_serving.frontend import arguments
+from cluster_serving.frontend.models import leased_work
 from cluster_serving.frontend.proto import inference
 from cluster_serving.frontend.server.admission.keys import new_key
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys

@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 
-from cluster_serving.frontend import leased_work
 from cluster_serving.frontend.api.openai import batch_lines
 from cluster_serving.frontend.api.openai.batch_lines import Line
 from cluster_serving.frontend.api.openai.batch_store import UNFINISHED, Batch, BatchStore, queue_of, queued
@@ -17,7 +16,8 @@ from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import FileNotFound, ModelNotReady, Overloaded, unexpected
-from cluster_serving.frontend.leased_work import LeasedWork
+from cluster_serving.frontend.models import leased_work
+from cluster_serving.frontend.models.leased_work import LeasedWork
 from cluster_serving.frontend.models.turns import in_window
 from cluster_serving.frontend.server import failures
 from cluster_serving.frontend.server.http.error_bodies import openai_body

@@ -13,7 +13,8 @@ from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import original
-from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
+from cluster_serving.frontend.server.grpc.call import GrpcCall
+from cluster_serving.frontend.server.grpc.server import Method, Service
 from cluster_serving.frontend.server.metrics import as_json
 from cluster_serving.protocol.columns import Outcomes
 from cluster_serving.protocol.keys import JobKeys

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from cluster_serving.frontend import leased_work
 from cluster_serving.frontend.api.requests.callback import Receivers, Refused
 from cluster_serving.frontend.api.requests.store import KEPT, RequestStore, StoredResult, Ticket
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import RequestNotFound
-from cluster_serving.frontend.leased_work import LeasedWork
+from cluster_serving.frontend.models import leased_work
+from cluster_serving.frontend.models.leased_work import LeasedWork
 from cluster_serving.protocol.asynchronous.callbacks import Callback, queue_of
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,8 @@ from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import ModelNotFound, unexpected
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import inference
-from cluster_serving.frontend.server.grpc.server import GrpcCall, Method, Service
+from cluster_serving.frontend.server.grpc.call import GrpcCall
+from cluster_serving.frontend.server.grpc.server import Method, Service
 from cluster_serving.protocol.errors import InvalidInput, RequestRestarted, ServingError, VersionNotFound
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD
 

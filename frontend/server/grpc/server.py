@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -23,9 +23,9 @@ from cluster_serving.frontend.server import failures, sockets, tls, traces, unre
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import Admission
 from cluster_serving.frontend.server.admission.body_memory import Share
+from cluster_serving.frontend.server.grpc.call import GrpcCall
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.keys import NORMAL
 from cluster_serving.protocol.traces.tracing import tracer
 
 log = logging.getLogger(__name__)
@@ -48,33 +48,6 @@ _LEAST_PING_MS = 1000
 
 _IDENTITY = 1
 """The set of compression algorithms that holds no compression alone."""
-
-
-@dataclass(slots=True)
-class GrpcCall:
-    """A gRPC call apart from its message.
-
-    Attributes:
-        timeout: Seconds until its deadline; None if it has none.
-        stopping: Set when the server stops: a stream without an end of its own ends then.
-        body: Memory of its messages.
-        protocol: Label of the metrics.
-        model: Name of its model, for metrics; empty until the model is known to exist.
-        version: Version of the model that answered; empty until one has.
-        priority: Priority in the queue of the job, which no call names.
-    """
-
-    timeout: float | None
-    stopping: asyncio.Event
-    body: Share
-    protocol: str = "grpc"
-    model: str = ""
-    version: str = ""
-    priority: str = NORMAL
-
-    def unless_gone(self, work: Awaitable[T]) -> Awaitable[T]:
-        """Return the work: gRPC cancels the task of a call whose client has gone."""
-        return work
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """The server of the first process: HTTP, HTTPS and gRPC, on all ports of the options."""
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import logging
@@ -8,16 +10,19 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp
 
 from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.options import HttpOptions
-from cluster_serving.frontend.server.grpc.server import GrpcServer
 from cluster_serving.frontend.server.processes.app_server import AppServer
 from cluster_serving.frontend.server.processes.hot_restart import HotRestart
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.frontend.server.sockets import share_port
+
+if TYPE_CHECKING:
+    from cluster_serving.frontend.server.grpc.server import GrpcServer
 
 log = logging.getLogger(__name__)
 

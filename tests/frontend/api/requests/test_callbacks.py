@@ -20,9 +20,9 @@ import pytest
 from cluster_serving.frontend.api.requests import callback as callback_module
 from cluster_serving.frontend.api.requests import delivery
 from cluster_serving.frontend.errors import Forbidden
-from cluster_serving.frontend.leased_work import LeasedWork
 from cluster_serving.frontend.main import main
 from cluster_serving.frontend.models.dispatch import Dispatch
+from cluster_serving.frontend.models.leased_work import LeasedWork
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters, details, summary
 from cluster_serving.protocol.asynchronous.callbacks import Callback, queue_of
