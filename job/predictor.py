@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,8 +14,6 @@ from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
-from cluster_serving.job.image_input import check_size
-from cluster_serving.job.images import read_size
 from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.pieces import Writer
@@ -25,8 +22,7 @@ from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Given, Servable
 from cluster_serving.job.timeout import NotComputed, Watched
-from cluster_serving.job.ways import way_of
-from cluster_serving.protocol import encryption
+from cluster_serving.job.ways import KINDS, way_of
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CLOSED
@@ -42,8 +38,7 @@ P = TypeVar("P", bound="Predictor")
 _BATCH = BatchOptions()
 _IMAGE = ImageOptions()
 _MAX_BATCH_BYTES = 256 << 20
-_MANY_PIXELS = 1 << 17
-"""Pixels of an image that takes longer to decode (0.6 ms) than to hand over to another thread and back (0.2 ms)."""
+_KINDS = {kind.type: kind for kind in KINDS}
 
 
 class Predictor:
@@ -98,8 +93,8 @@ class Predictor:
         self._post_processing = post_processing
         self._already_batched = batch.input_already_batched
         way = way_of(Given(options, secret, image, batch.max_batch_size, job, version, self._counts))
-        if image.record_key is not None:
-            encryption.prepare(image.record_key)
+        for kind in KINDS:
+            kind.prepare(image)
         self._encoding = way.encoding(post_processing)
 
         def load() -> Servable:
@@ -124,7 +119,8 @@ class Predictor:
         padded = self.servable.model is not None and self.servable.model.padded
         self._in_rows = self._preprocessor(inputs, True, any_rows=True) if inputs and plain and not padded else None
         try:
-            check_size(inputs or (), self.servable.layout, image)
+            for kind in KINDS:
+                kind.check(inputs or (), self.servable.layout, image)
             self._sent = self._filtered_zeros()
         except ModelError:
             self.close()
@@ -338,15 +334,12 @@ class Predictor:
     def _preprocessor(self, inputs: Sequence[TensorSpec], batched: bool, any_rows: bool = False) -> Preprocessor:
         most = None if self._already_batched or any_rows else self._batch.max_rows
         servable = self.servable
-        return Preprocessor(inputs, servable.layout, self._image, batched, most, keeps_bytes=servable.is_direct)
+        return Preprocessor(inputs, servable.layout, self._image, batched, most, servable.is_direct, KINDS)
 
     def _preprocessor_of(self, inputs: Mapping[str, Input], batched: bool) -> Preprocessor:
-        """Return the preprocessor for inputs of any names, of which images become pixels."""
-        pixels = (None, None, None, 1 if self._image.color == "GRAY" else 3)
-        specs = [
-            TensorSpec(name, "uint8", pixels) if isinstance(value, Image) else TensorSpec(name, "", None)
-            for name, value in inputs.items()
-        ]
+        """Return the preprocessor for inputs of any names."""
+        kinds = {name: _KINDS.get(type(value)) for name, value in inputs.items()}
+        specs = [kind.spec(name, self._image) if kind else TensorSpec(name, "", None) for name, kind in kinds.items()]
         return self._preprocessor(specs, batched)
 
     def _is_batched(self, inputs: Mapping[str, Input]) -> bool:
@@ -429,6 +422,5 @@ def _prepare(preprocessor: Preprocessor, request: Answerable[Any]) -> Arrays | S
 
 
 def _is_slow(request: Answerable[Any]) -> bool:
-    """Return True if a record has an image of many pixels, or one that does not tell how many it has."""
-    sizes = [read_size(value.data) for value in request.inputs.values() if isinstance(value, Image)]
-    return any(size is None or math.prod(size) >= _MANY_PIXELS for size in sizes)
+    """Return True if a value of a record is slow to read (`InputKind.is_slow`)."""
+    return any((kind := _KINDS.get(type(value))) and kind.is_slow(value) for value in request.inputs.values())

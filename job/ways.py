@@ -1,11 +1,15 @@
-"""The ways to compute the records of a model folder: the user's own code, or a model of an engine.
+"""What a predictor is given: the ways to compute the records of a model folder, and the kinds of inputs of a record.
 
-A further way is a function here, and its place in `_WAYS`. No other file of this folder imports engines and handlers.
+A way is the user's own code, or a model of an engine: a further one is a function here, and its place in `_WAYS`. A
+further kind of inputs is its place in `KINDS`. No other file of this folder imports engines, handlers and kinds.
 """
 
 from functools import partial
 
 from cluster_serving.job.handlers.handled import HandledModel
+from cluster_serving.job.input_kind import InputKind
+from cluster_serving.job.kinds.image_input import ImageFiles
+from cluster_serving.job.kinds.sparse import SparseTensors
 from cluster_serving.job.models import load_lock
 from cluster_serving.job.models.batched.sharing import Sharing
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check
@@ -13,6 +17,9 @@ from cluster_serving.job.models.loading import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.servable import Given, Servable, ServedModel, Way
 from cluster_serving.protocol.figures.counts import Counts
+
+KINDS: tuple[InputKind, ...] = (ImageFiles(), SparseTensors())
+"""Kinds of inputs that a record may have beside arrays."""
 
 
 def way_of(given: Given) -> Way:
