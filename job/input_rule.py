@@ -56,7 +56,7 @@ class InputRule:
         """Return the array of a value; raise `InvalidInput`, with the name, if the input does not take the value."""
         if (read := self.readers.get(type(value))) is not None:
             array = read(name, value)
-        elif isinstance(value, np.ndarray):
+        elif isinstance(value, np.ndarray | np.generic):  # of a column of a batch, a row is a scalar
             array = self._tensor(name, value)
         elif isinstance(value, Images):
             raise InvalidInput(f"input {name!r} is a column of {len(value)} images; each is prepared by itself")

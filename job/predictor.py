@@ -14,10 +14,10 @@ from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
+from cluster_serving.job.encoding import Unfit
 from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.pieces import Writer
-from cluster_serving.job.postprocessing import Unfit
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Given, Servable

@@ -19,7 +19,7 @@ Value = ArrayLike | Path | Input
 """Input of a record: array or nested list of numbers or texts, number, text, bytes or `Path` of an image file."""
 
 NamedOutputs = dict[str, Any]
-"""Outputs by name: array, `str`, the object of JSON, or a `postprocessing.Ranking`."""
+"""Outputs by name: array, `str`, the object of JSON, or a `encoding.Ranking`."""
 
 
 class ProgramRecord(NamedTuple):

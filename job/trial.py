@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cluster_serving.job.encoding import Ranking
 from cluster_serving.job.failure import HandlerFailed
-from cluster_serving.job.postprocessing import Ranking
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.record import NamedOutputs, Value, convert
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError

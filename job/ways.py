@@ -1,7 +1,7 @@
-"""What a predictor is given: the ways to compute the records of a model folder, and the kinds of inputs of a record.
+"""What a predictor is given: ways to compute the records of a model folder, kinds of their inputs, filters of outputs.
 
 A way is the user's own code, or a model of an engine: a further one is a function here, and its place in `_WAYS`. A
-further kind of inputs is its place in `KINDS`. No other file of this folder imports engines, handlers and kinds.
+further kind of inputs is its place in `KINDS`. No other file of this folder imports the packages of these.
 """
 
 from functools import partial
@@ -15,6 +15,7 @@ from cluster_serving.job.models.batched.sharing import Sharing
 from cluster_serving.job.models.detect import HANDLER, ModelFiles, check
 from cluster_serving.job.models.loading import load_model
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.postprocessing.filters import make_encoder
 from cluster_serving.job.servable import Given, Servable, ServedModel, Way
 from cluster_serving.protocol.figures.counts import Counts
 
@@ -50,12 +51,14 @@ def _handled(files: ModelFiles, given: Given) -> Way | None:
     load = partial(
         HandledModel, given.model, given.secret, given.image, given.most, given.job, given.version, given.counts
     )
-    return Way(partial(HandledModel.encoding, folder=files.folder), False, load)
+    return Way(lambda filters: HandledModel.encoding(make_encoder(filters, files.folder)), False, load)
 
 
 def _served(files: ModelFiles, given: Given) -> Way:
-    encoding = partial(ServedModel.encoding, folder=files.folder)
-    return Way(encoding, True, lambda: ServedModel(load_model(given.model, *given.secret, given.most), given.counts))
+    def load() -> Servable:
+        return ServedModel(load_model(given.model, *given.secret, given.most), given.counts)
+
+    return Way(lambda filters: ServedModel.encoding(make_encoder(filters, files.folder)), True, load)
 
 
 _WAYS = (_handled, _served)
