@@ -14,6 +14,7 @@ from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
+from cluster_serving.job.copies import NotComputed
 from cluster_serving.job.encoding import Unfit
 from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
@@ -21,8 +22,7 @@ from cluster_serving.job.pieces import Writer
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Given, Servable
-from cluster_serving.job.timeout import NotComputed, Watched
-from cluster_serving.job.ways import KINDS, way_of
+from cluster_serving.job.ways import KINDS, copies_of, way_of
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CLOSED
@@ -103,8 +103,8 @@ class Predictor:
                 servable.model.watch_with(watch)
             return servable
 
-        timeout = options.inference_timeout_s
-        self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
+        self._copies = copies_of(load, options)
+        self._call = self._copies.call
         self._encoding.counter = self.servable.counter
         self._generated = self.servable.generated(self._call, self._encoding)
         # A copy of the model that may use several threads uses them to decode large images, too.
@@ -156,12 +156,12 @@ class Predictor:
     @property
     def servable(self) -> Servable:
         """The copy that computes."""
-        return self._loaded.loaded if isinstance(self._loaded, Watched) else self._loaded
+        return self._copies.loaded
 
     @property
     def overlaps(self) -> bool:
         """True if `start` returns while the records are being computed."""
-        return not isinstance(self._loaded, Watched) and self._loaded.overlaps and not self._already_batched
+        return self._copies.in_place and self.servable.overlaps and not self._already_batched
 
     @property
     def learned(self) -> tuple[str, str, list[TensorSpec]]:
@@ -171,14 +171,14 @@ class Predictor:
     @property
     def exhausted(self) -> bool:
         """True if so many calls hang that this process has to be replaced."""
-        return isinstance(self._loaded, Watched) and self._loaded.exhausted
+        return self._copies.exhausted
 
     def close(self) -> None:
         """Release the model, or the handler and its models."""
         if self._decoders:
             # Python may collect a predictor in any thread: this waits for none.
             self._decoders.shutdown(wait=False)
-        self._loaded.close()
+        self._copies.close()
 
     def report(self) -> SlotReport:
         """Return the description of what was loaded; `SlotReporter` adds the slot."""
@@ -297,11 +297,6 @@ class Predictor:
         prepared_s = time.monotonic() - began
         computed, search = begin(self._compute(requests, preprocessor.names, ready, batched, failure))
         return Computation(requests, answers | computed, started, self._finish, search, prepared_s, self._answering_s)
-
-    def _call(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
-        if isinstance(self._loaded, Watched):
-            return self._loaded.call(function, requests, usual)
-        return function(self._loaded)
 
     def _filtered_zeros(self) -> tuple[TensorSpec, ...]:
         """Return what clients get of zeros, if a filter changes it; zeros of guessed sizes prove no mistake.

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Calls a function with the copy that computes; see `timeout.Watched.call`."""
+    """Calls a function with the copy that computes; see `copies.Copies.call`."""
 
     def __call__(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
         """Return the result of the function."""

@@ -1,11 +1,13 @@
-"""What a predictor is given: ways to compute the records of a model folder, kinds of their inputs, filters of outputs.
+"""What a predictor is given: ways to compute the records of a folder, kinds of inputs, filters, the time limit.
 
 A way is the user's own code, or a model of an engine: a further one is a function here, and its place in `_WAYS`. A
 further kind of inputs is its place in `KINDS`. No other file of this folder imports the packages of these.
 """
 
+from collections.abc import Callable
 from functools import partial
 
+from cluster_serving.job.copies import Copies
 from cluster_serving.job.handlers.handled import HandledModel
 from cluster_serving.job.input_kind import InputKind
 from cluster_serving.job.kinds.image_input import ImageFiles
@@ -17,6 +19,7 @@ from cluster_serving.job.models.loading import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.postprocessing.filters import make_encoder
 from cluster_serving.job.servable import Given, Servable, ServedModel, Way
+from cluster_serving.job.timeouts.watched import Watched
 from cluster_serving.protocol.figures.counts import Counts
 
 KINDS: tuple[InputKind, ...] = (ImageFiles(), SparseTensors())
@@ -43,6 +46,12 @@ def way_of(given: Given) -> Way:
 def sharing_of(options: ModelOptions, counts: Counts) -> Sharing:
     """Return the watch over a model whose records share calls; see `Sharing`."""
     return Sharing(options, counts)
+
+
+def copies_of(load: Callable[[], Servable], options: ModelOptions) -> Copies[Servable]:
+    """Return the loaded copy of a servable; with a time limit, it is replaced when it hangs."""
+    timeout = options.inference_timeout_s
+    return Watched(load, timeout) if timeout else Copies(load)
 
 
 def _handled(files: ModelFiles, given: Given) -> Way | None:
