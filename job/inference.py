@@ -1,6 +1,6 @@
 """Inference: the Flink function around a model, with one copy of the model per task slot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
@@ -12,20 +12,22 @@ from cluster_serving.job.computing import Computing
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
 from cluster_serving.job.slot_model import SlotModel
+from cluster_serving.job.slot_part import MakePart
 
 
 class Inference(SelfClosing, FlatMapFunction):
-    """Runner of batches through the model; it reports the state of its slot."""
+    """Runner of batches through the model; it reports the state of its slot. `parts` are those of `SlotModel`."""
 
-    def __init__(self, options: JobOptions) -> None:
+    def __init__(self, options: JobOptions, parts: Sequence[MakePart] = ()) -> None:
         self._options = options
+        self._parts = parts
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
         options = self._options
         end = record_end() if options.execution_mode == "process" else ""
         shared = SharedSlot.of(options.redis.name, subtask_index(runtime_context))
-        self._model = SlotModel(options, shared, first_attempt=not attempt_number(runtime_context))
+        self._model = SlotModel(options, shared, self._parts, first_attempt=not attempt_number(runtime_context))
         self.close_with(self._model.close)
         metrics = runtime_context.get_metrics_group()
         self._computing = Computing(options, self._model.predictor, self._model.client, metrics, end)

@@ -14,16 +14,23 @@ from cluster_serving.connectors.stages.shadow import Mirror
 from cluster_serving.connectors.stages.stats import Counting, Stats
 from cluster_serving.job.hosting.functions import HostingInference, HostingSink, HostingWindow, TurnSource
 from cluster_serving.job.inference import Inference
+from cluster_serving.job.loading.figures import Figures
+from cluster_serving.job.loading.pieces import Pieces
+from cluster_serving.job.loading.rights import Rights
+from cluster_serving.job.loading.secret import Secret
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.window import BatchingWindow
 
-__all__ = ["ANSWERING", "READING", "inference", "sink", "source", "window"]
+__all__ = ["ANSWERING", "LOADING", "READING", "inference", "sink", "source", "window"]
 
 READING = (Clients, Counting, Routing, Expiry, Payloads, Mirror)
 """Stages around the reads of a slot, in their order."""
 
 ANSWERING = (Failures, shadow.answers, payload_log.answers, Stats, traces.answers, tensorboard.answers)
 """Stages around the writes of its answers, in their order. At the end `Stats` writes what those before it counted."""
+
+LOADING = (Rights, Secret, Figures, Pieces)
+"""Parts around the load of the model of a slot, in their order."""
 
 
 def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource | TurnSource:
@@ -55,7 +62,7 @@ def window(text: str) -> BatchingWindow | HostingWindow:
 def inference(text: str) -> Inference | HostingInference:
     """Return the function around the model, or around several."""
     options = JobOptions.from_json(text)
-    return HostingInference(options) if options.hosted else Inference(options)
+    return HostingInference(options) if options.hosted else Inference(options, LOADING)
 
 
 def sink(text: str) -> RedisHashSink | HostingSink:

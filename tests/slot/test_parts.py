@@ -16,7 +16,7 @@ from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.computing import Computing
 from cluster_serving.job.gathering import Gathering
-from cluster_serving.job.operators import ANSWERING, READING
+from cluster_serving.job.operators import ANSWERING, LOADING, READING
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
 from cluster_serving.job.slot_model import SlotModel
 from cluster_serving.launcher.jobs.store import JobStore
@@ -35,7 +35,7 @@ class Slot:
         shared, metrics = SharedSlot.of(options.redis.name, 0), Context()
         size = options.batch.max_batch_size
         self.reading = Reading(ReadingOptions(options.redis, size, True, stages=READING), shared, 1, metrics)
-        self.model = SlotModel(options, shared)
+        self.model = SlotModel(options, shared, LOADING)
         self.computing = Computing(options, self.model.predictor, self.model.client, metrics)
         self.gathering = Gathering(options.batch, shared.counts)
         self.gathering.flow = self.reading.flow
