@@ -1,13 +1,12 @@
 """Inference: the Flink function around a model, with one copy of the model per task slot."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
 from cluster_serving.connectors.flink.runtime import SelfClosing, attempt_number, subtask_index
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.shared import SharedSlot
-from cluster_serving.connectors.slot.worker import record_end
 from cluster_serving.job.computing import Computing
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
@@ -16,16 +15,25 @@ from cluster_serving.job.slot_part import MakePart
 
 
 class Inference(SelfClosing, FlatMapFunction):
-    """Runner of batches through the model; it reports the state of its slot. `parts` are those of `SlotModel`."""
+    """Runner of batches through the model; it reports the state of its slot.
 
-    def __init__(self, options: JobOptions, parts: Sequence[MakePart] = ()) -> None:
+    `parts` are those of `SlotModel`, and `record_end` is that of `RedisStreamsSource`.
+    """
+
+    def __init__(
+        self,
+        options: JobOptions,
+        parts: Sequence[MakePart] = (),
+        record_end: Callable[[], str] | None = None,
+    ) -> None:
         self._options = options
         self._parts = parts
+        self._record_end = record_end
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
         options = self._options
-        end = record_end() if options.execution_mode == "process" else ""
+        end = self._record_end() if self._record_end else ""
         shared = SharedSlot.of(options.redis.name, subtask_index(runtime_context))
         self._model = SlotModel(options, shared, self._parts, first_attempt=not attempt_number(runtime_context))
         self.close_with(self._model.close)

@@ -2,6 +2,8 @@
 
 from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.sink import RedisHashSink
+from cluster_serving.connectors.slot.peers import Peers
+from cluster_serving.connectors.slot.worker import record_end
 from cluster_serving.connectors.source import RedisStreamsSource
 from cluster_serving.connectors.stages import shadow, tensorboard, traces
 from cluster_serving.connectors.stages.clients import Clients
@@ -38,15 +40,18 @@ def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource | TurnSource:
     options = JobOptions.from_json(text)
     if options.hosted:
         return TurnSource(options, slot_keys)
+    process_mode = options.execution_mode == "process"
     return RedisStreamsSource(
         options.redis,
         options.batch.max_batch_size,
         slot_keys,
         greedy=options.batch.greedy_batching,
-        process_mode=options.execution_mode == "process",
+        process_mode=process_mode,
         deadline_ms=options.request_deadline_ms,
         slots=options.model_parallelism,
         stages=READING,
+        watch=Peers,
+        record_end=record_end if process_mode else None,
     )
 
 
@@ -62,7 +67,9 @@ def window(text: str) -> BatchingWindow | HostingWindow:
 def inference(text: str) -> Inference | HostingInference:
     """Return the function around the model, or around several."""
     options = JobOptions.from_json(text)
-    return HostingInference(options) if options.hosted else Inference(options, LOADING)
+    if options.hosted:
+        return HostingInference(options)
+    return Inference(options, LOADING, record_end if options.execution_mode == "process" else None)
 
 
 def sink(text: str) -> RedisHashSink | HostingSink:
