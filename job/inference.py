@@ -7,7 +7,7 @@ from pyflink.datastream import FlatMapFunction, RuntimeContext
 from cluster_serving.connectors.flink.runtime import SelfClosing, attempt_number, subtask_index
 from cluster_serving.connectors.slot.answer import AnsweredBatch
 from cluster_serving.connectors.slot.shared import SharedSlot
-from cluster_serving.job.computing import Computing
+from cluster_serving.job.computing import Computing, MakeSearch
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.request import GatheredBatch
 from cluster_serving.job.slot_model import SlotModel
@@ -17,7 +17,7 @@ from cluster_serving.job.slot_part import MakePart
 class Inference(SelfClosing, FlatMapFunction):
     """Runner of batches through the model; it reports the state of its slot.
 
-    `parts` are those of `SlotModel`, and `record_end` is that of `RedisStreamsSource`.
+    `parts` are those of `SlotModel`, `record_end` is that of `RedisStreamsSource`, and `search` that of `Computing`.
     """
 
     def __init__(
@@ -25,10 +25,12 @@ class Inference(SelfClosing, FlatMapFunction):
         options: JobOptions,
         parts: Sequence[MakePart] = (),
         record_end: Callable[[], str] | None = None,
+        search: MakeSearch | None = None,
     ) -> None:
         self._options = options
         self._parts = parts
         self._record_end = record_end
+        self._search = search
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Load the model, once per task slot; if that fails, the launcher shows the error and cancels the job."""
@@ -38,7 +40,8 @@ class Inference(SelfClosing, FlatMapFunction):
         self._model = SlotModel(options, shared, self._parts, first_attempt=not attempt_number(runtime_context))
         self.close_with(self._model.close)
         metrics = runtime_context.get_metrics_group()
-        self._computing = Computing(options, self._model.predictor, self._model.client, metrics, end)
+        model = self._model
+        self._computing = Computing(options, model.predictor, model.client, metrics, end, self._search)
 
     def flat_map(self, value: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Answer one batch; its answers may come with those of the next one (`Computing.answer`)."""

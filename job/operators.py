@@ -14,6 +14,7 @@ from cluster_serving.connectors.stages.payloads import Payloads
 from cluster_serving.connectors.stages.routing import Routing
 from cluster_serving.connectors.stages.shadow import Mirror
 from cluster_serving.connectors.stages.stats import Counting, Stats
+from cluster_serving.job.culprits.search import CulpritSearch
 from cluster_serving.job.hosting.functions import HostingInference, HostingSink, HostingWindow, TurnSource
 from cluster_serving.job.inference import Inference
 from cluster_serving.job.loading.figures import Figures
@@ -69,7 +70,9 @@ def inference(text: str) -> Inference | HostingInference:
     options = JobOptions.from_json(text)
     if options.hosted:
         return HostingInference(options)
-    return Inference(options, LOADING, record_end if options.execution_mode == "process" else None)
+    return Inference(
+        options, LOADING, record_end if options.execution_mode == "process" else None, search=CulpritSearch
+    )
 
 
 def sink(text: str) -> RedisHashSink | HostingSink:

@@ -15,6 +15,7 @@ from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.computing import Computing
+from cluster_serving.job.culprits.search import CulpritSearch
 from cluster_serving.job.gathering import Gathering
 from cluster_serving.job.operators import ANSWERING, LOADING, READING
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
@@ -36,7 +37,7 @@ class Slot:
         size = options.batch.max_batch_size
         self.reading = Reading(ReadingOptions(options.redis, size, True, stages=READING), shared, 1, metrics)
         self.model = SlotModel(options, shared, LOADING)
-        self.computing = Computing(options, self.model.predictor, self.model.client, metrics)
+        self.computing = Computing(options, self.model.predictor, self.model.client, metrics, search=CulpritSearch)
         self.gathering = Gathering(options.batch, shared.counts)
         self.gathering.flow = self.reading.flow
         self.answering = Answering(options.redis, ANSWERING, shared, metrics)
