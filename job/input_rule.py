@@ -5,11 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.job.conversion import Conversion
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Images, Input
 from cluster_serving.protocol.slots import TensorSpec, filled, fits, type_text
-from cluster_serving.protocol.values.arrays import of_array, within
-from cluster_serving.protocol.values.table import Refused
 
 
 class InputRule:
@@ -18,6 +17,7 @@ class InputRule:
     Args:
         spec: Input of the model.
         batched: Records have a batch dimension of their own.
+        conversion: Converts values of other dtypes; None to refuse them.
 
     Attributes:
         shape: Shape of the values of a record; None if any is taken.
@@ -25,7 +25,7 @@ class InputRule:
         readers: For types of values beside arrays: what makes the array of a value (`input_kind.InputKind.reader`).
     """
 
-    def __init__(self, spec: TensorSpec, batched: bool) -> None:
+    def __init__(self, spec: TensorSpec, batched: bool, conversion: Conversion | None) -> None:
         self.spec = spec
         self.batched = batched
         self.shape = self.record_shape = spec.record_shape
@@ -33,6 +33,7 @@ class InputRule:
         if batched and self.shape is not None:
             self.shape = (None, *self.shape)
         self.readers: Mapping[type, Callable[[str, Any], Array]] = {}
+        self._conversion = conversion
         self._dtype = spec.numpy_dtype
         self._computed = np.dtype(spec.computed) if spec.computed else None
         self._is_text = spec.dtype == "str"
@@ -62,7 +63,7 @@ class InputRule:
             raise InvalidInput(f"input {name!r} is a column of {len(value)} images; each is prepared by itself")
         else:
             raise InvalidInput(f"input {name!r} is of a kind that this job does not read: {type(value).__name__}")
-        if self._computed is not None and not within(array, self._computed):
+        if self._computed is not None and not (self._conversion and self._conversion.is_within(array, self._computed)):
             raise InvalidInput(
                 f"input {name!r} has values beyond those of {self._computed}, in which the engine computes {self}"
             )
@@ -89,10 +90,9 @@ class InputRule:
         if self._is_text and not array.size:
             # An empty list has no dtype.
             return array.astype(object)
-        try:
-            return of_array(array, self.spec)
-        except Refused as error:
-            raise InvalidInput(f"{error.of(name)}; the model expects {self}") from None
+        if self._conversion is None:
+            raise self.refused(name, array.dtype, array.shape)
+        return self._conversion.converted(name, array, self.spec, str(self))
 
     def _any(self, name: str, array: Array) -> Array:
         if array.dtype.kind not in "OU":

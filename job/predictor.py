@@ -22,7 +22,7 @@ from cluster_serving.job.pieces import Writer
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Given, Servable
-from cluster_serving.job.ways import KINDS, copies_of, way_of
+from cluster_serving.job.ways import CONVERSION, KINDS, copies_of, way_of
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CLOSED
@@ -329,7 +329,7 @@ class Predictor:
     def _preprocessor(self, inputs: Sequence[TensorSpec], batched: bool, any_rows: bool = False) -> Preprocessor:
         most = None if self._already_batched or any_rows else self._batch.max_rows
         servable = self.servable
-        return Preprocessor(inputs, servable.layout, self._image, batched, most, servable.is_direct, KINDS)
+        return Preprocessor(inputs, servable.layout, self._image, batched, most, servable.is_direct, KINDS, CONVERSION)
 
     def _preprocessor_of(self, inputs: Mapping[str, Input], batched: bool) -> Preprocessor:
         """Return the preprocessor for inputs of any names."""

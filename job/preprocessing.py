@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
+from cluster_serving.job.conversion import Conversion
 from cluster_serving.job.input_kind import InputKind
 from cluster_serving.job.input_rule import InputRule
 from cluster_serving.job.models.base import Layout
@@ -30,6 +31,7 @@ class Preprocessor:
         most_rows: Limit of that dimension; None if `inputAlreadyBatched` allows any.
         keeps_bytes: Images that are not normalised stay uint8, and become the model's dtype in a batch.
         kinds: Kinds of inputs that are taken beside arrays.
+        conversion: Converts values of other dtypes; None to refuse them.
 
     Attributes:
         names: Names of the inputs.
@@ -44,8 +46,9 @@ class Preprocessor:
         most_rows: int | None = None,
         keeps_bytes: bool = True,
         kinds: Sequence[InputKind] = (),
+        conversion: Conversion | None = None,
     ) -> None:
-        self._rules = [InputRule(spec, already_batched) for spec in inputs]
+        self._rules = [InputRule(spec, already_batched, conversion) for spec in inputs]
         for rule in self._rules:
             rule.readers = {kind.type: kind.reader(rule, layout, image, keeps_bytes) for kind in kinds}
         self._specs = inputs
@@ -59,9 +62,8 @@ class Preprocessor:
     def prepare(self, record: Mapping[str, Input]) -> list[Array]:
         """Convert one record.
 
-        An array of the model's dtype passes unchanged; others are converted by the table of conversions
-        (`protocol.values.table`), or refused. Values beyond those that the engine computes are refused. The `kinds`
-        make arrays of images and sparse tensors.
+        An array of the model's dtype passes unchanged; others are converted, or refused. Values beyond those that the
+        engine computes are refused. The `kinds` make arrays of images and sparse tensors.
 
         The arrays are in the model's order, and without a batch dimension unless `already_batched`. An array may be a
         read-only view of the request.

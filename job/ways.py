@@ -7,9 +7,11 @@ further kind of inputs is its place in `KINDS`. No other file of this folder imp
 from collections.abc import Callable
 from functools import partial
 
+from cluster_serving.job.conversion import Conversion
 from cluster_serving.job.copies import Copies
 from cluster_serving.job.handlers.handled import HandledModel
 from cluster_serving.job.input_kind import InputKind
+from cluster_serving.job.kinds.conversion import ByTable
 from cluster_serving.job.kinds.image_input import ImageFiles
 from cluster_serving.job.kinds.sparse import SparseTensors
 from cluster_serving.job.models import load_lock
@@ -24,6 +26,9 @@ from cluster_serving.protocol.figures.counts import Counts
 
 KINDS: tuple[InputKind, ...] = (ImageFiles(), SparseTensors())
 """Kinds of inputs that a record may have beside arrays."""
+
+CONVERSION: Conversion = ByTable()
+"""Conversion of arrays and lists to the dtypes of a model."""
 
 
 def way_of(given: Given) -> Way:

@@ -1,1 +1,1 @@
-"""Kinds of inputs beside arrays, each a class derived from `input_kind.InputKind`; `job.ways` lists them."""
+"""Inputs that the model does not take as they are: kinds beside arrays (`input_kind.InputKind`), and other dtypes."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import cv2
 import numpy as np
@@ -13,19 +14,20 @@ from cluster_serving.job.batch import BatchMemory
 from cluster_serving.job.kinds.sparse import MAX_DENSE_ELEMENTS
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.job.preprocessing import Preprocessor
-from cluster_serving.job.ways import KINDS
+from cluster_serving.job.preprocessing import Preprocessor as OfKernel
+from cluster_serving.job.ways import CONVERSION, KINDS
 from cluster_serving.protocol.encryption import encrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.record_key import RecordKey
 
+Preprocessor = partial(OfKernel, kinds=KINDS, conversion=CONVERSION)
 VECTOR = TensorSpec("x", "float32", (None, 3))
 PNG = Image(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes())
 
 
 def prepare(spec, value, *, layout="CHW", resize=None, already_batched=False):
-    preprocessor = Preprocessor([spec], layout, ImageOptions(resize=resize), already_batched, kinds=KINDS)
+    preprocessor = Preprocessor([spec], layout, ImageOptions(resize=resize), already_batched)
     (array,) = preprocessor.prepare({"x": value})
     return array
 
@@ -44,9 +46,9 @@ def text(*words) -> np.ndarray:
 
 
 @pytest.fixture
-def two() -> Preprocessor:
+def two():
     specs = [TensorSpec("a", "float32", (None, 1)), TensorSpec("b", "float32", (None, 2))]
-    return Preprocessor(specs, "CHW", ImageOptions(), kinds=KINDS)
+    return Preprocessor(specs, "CHW", ImageOptions())
 
 
 A, B = np.zeros(1, np.float32), np.zeros(2, np.float32)
@@ -374,22 +376,20 @@ KEY = RecordKey("of my own", "and my salt")
 def test_an_encrypted_image_is_decrypted_before_it_is_decoded():
     spec = TensorSpec("x", "float32", (None, 3, 8, 10))
     options = ImageOptions(resize=(10, 8), record_key=KEY)
-    (array,) = Preprocessor([spec], "CHW", options, kinds=KINDS).prepare({"x": encrypt(PNG.data, KEY)})
+    (array,) = Preprocessor([spec], "CHW", options).prepare({"x": encrypt(PNG.data, KEY)})
     np.testing.assert_array_equal(array, prepare(spec, PNG, resize=(10, 8)))
 
 
 @pytest.mark.parametrize("value", [PNG, Image(b"short"), encrypt(PNG.data, RecordKey("another", "key"))])
 def test_an_image_that_cannot_be_decrypted_is_refused_by_name(value):
-    preprocessor = Preprocessor(
-        [TensorSpec("x", "float32", (None, 3, 4, 6))], "CHW", ImageOptions(record_key=KEY), kinds=KINDS
-    )
+    preprocessor = Preprocessor([TensorSpec("x", "float32", (None, 3, 4, 6))], "CHW", ImageOptions(record_key=KEY))
     with pytest.raises(InvalidInput, match=r"input 'x' is an image .*\(recordEncrypted\)"):
         preprocessor.prepare({"x": value})
 
 
 def test_other_inputs_than_images_are_taken_as_they_are():
     value = np.zeros(3, np.float32)
-    assert Preprocessor([VECTOR], "CHW", ImageOptions(record_key=KEY), kinds=KINDS).prepare({"x": value}) == [value]
+    assert Preprocessor([VECTOR], "CHW", ImageOptions(record_key=KEY)).prepare({"x": value}) == [value]
 
 
 # Sparse tensors
