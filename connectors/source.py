@@ -4,7 +4,7 @@ PyFlink has no source API for Python. Each tick causes reads for a bounded time;
 cancellation, barriers and metrics. An endless loop in Python would starve them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
@@ -21,14 +21,14 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
-from cluster_serving.connectors.slot.worker import record_end
+from cluster_serving.connectors.slot.stream import MakeWatch
 
 
 class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """Reader of requests, which are emitted as serialized entry batches.
 
-    `slot_keys` are keys that lead from a source subtask to the window subtask of the same index; see `ReadingOptions`
-    for the other arguments.
+    `slot_keys` are keys that lead from a source subtask to the window subtask of the same index. `record_end` lets the
+    process record its end, and returns the path of the record. See `ReadingOptions` for the other arguments.
     """
 
     def __init__(
@@ -41,13 +41,16 @@ class RedisStreamsSource(SelfClosing, FlatMapFunction):
         deadline_ms: int = 0,
         slots: int = 1,
         stages: Sequence[MakeStage] = (),
+        watch: MakeWatch | None = None,
+        record_end: Callable[[], str] | None = None,
     ) -> None:
-        self._options = ReadingOptions(options, read_size, greedy, process_mode, deadline_ms, slots, stages)
+        self._options = ReadingOptions(options, read_size, greedy, process_mode, deadline_ms, slots, stages, watch)
+        self._record_end = record_end
         self._slot_keys = slot_keys
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Connect; nothing is read yet."""
-        end = record_end() if self._options.process_mode else ""
+        end = self._record_end() if self._record_end else ""
         index, parallelism = subtask_index(runtime_context), subtask_count(runtime_context)
         self._slot_key = self._slot_keys.key_of(index, parallelism)
         metrics = runtime_context.get_metrics_group()

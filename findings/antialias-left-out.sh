@@ -4,7 +4,7 @@
 #   from two neighbours, not from all that it covers. Stripes become one grey, 40 of 255 levels off.
 # Since: OpenVINO 2023.1.0, the oldest that was tried.
 # Fails with antialias=0, for which both compute alike.
-# Ours: job/models/onnx.py computes ONNX files by ONNX Runtime; job/images.py resizes pictures outside of the model.
+# Ours: job/models/onnx.py computes ONNX files by ONNX Runtime; job/kinds/images.py resizes pictures outside the model.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0 openvino==2026.4.1 pillow==13.0.0
 venv/bin/python - <<'PYTHON'

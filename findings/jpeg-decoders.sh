@@ -4,7 +4,7 @@
 #   of three values: it takes a faster transform. With dct_method="INTEGER_ACCURATE" it agrees with both, bit for bit.
 #   So a model trained by tf.data sees other pixels in a server that reads by another library.
 # Since: TensorFlow 2.15.1, Pillow 9.3.0 and OpenCV 4.7.0, the oldest that were tried.
-# Ours: job/images.py reads images by OpenCV.
+# Ours: job/kinds/images.py reads images by OpenCV.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.4.6 tensorflow-cpu==2.21.0 pillow==13.0.0 opencv-python-headless==5.0.0.93
 beside photographs scikit-learn==1.9.1

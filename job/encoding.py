@@ -1,39 +1,67 @@
 """Encoding of the outputs of a record: filters, and then the fields of a result, or values for Python."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from cluster_serving.job.models.token_counter import TokenCounter
-from cluster_serving.job.postprocessing import Ranking, make_encoder
 from cluster_serving.protocol.errors import InferenceFailed, ServingError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import decode_arrays, encode_result, is_ranked, ranking_of, to_fields
+from cluster_serving.protocol.results import (
+    RankedClasses,
+    decode_arrays,
+    encode_result,
+    is_ranked,
+    ranking_of,
+    to_fields,
+)
 from cluster_serving.protocol.token_counts import TokenCounts
 
 Columns = tuple[Sequence[str], Sequence[Array]]
 """Names of outputs, and an array for each."""
+
+Fields = dict[str, str | bytes]
+Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]
+"""Makes the fields of a result hash: (native encoding?, output names, one record's outputs) → fields.
+
+`encode_result` is the one without filters.
+"""
+
+
+class Unfit(InferenceFailed):
+    """A filter that does not fit an output.
+
+    Attributes:
+        always: True if it fits no other sizes of the output, either.
+    """
+
+    always = True
+
+
+class Ranking(RankedClasses):
+    """Classes with their values, best first, as `topN` returns them."""
+
+
+class Counter(Protocol):
+    """Counts the tokens of texts (`models.token_counter`)."""
+
+    def counts(self, wanted: bytes, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> TokenCounts:
+        """Return the counts of a record, of the inputs that are `wanted` and of the text among its outputs."""
 
 
 class Encoding:
     """Encoding of the outputs of models, which are `Columns`.
 
     Args:
-        filters: Value of `postProcessing`.
-        folder: Folder of the model.
+        encode: Applies the filters, and makes the fields of a result.
 
     Attributes:
         is_plain: True if there is no filter.
         counter: Counts tokens; None if the model has no tokenizer.
-
-    Raises:
-        ModelError: If a filter is unknown, or cannot be used.
     """
 
-    def __init__(self, filters: str, folder: Path) -> None:
-        self._encode = make_encoder(filters, folder)
-        self.is_plain = self._encode is encode_result
-        self.counter: TokenCounter | None = None
+    def __init__(self, encode: Encoder) -> None:
+        self._encode = encode
+        self.is_plain = encode is encode_result
+        self.counter: Counter | None = None
 
     def fields(self, native: bool, outputs: Any) -> Mapping[str, str | bytes]:
         """Return the fields of a result hash, in our encoding (`native`) or the original's.
@@ -50,7 +78,7 @@ class Encoding:
             raise InferenceFailed(f"the outputs cannot be sent: {type(error).__name__}: {error}") from error
 
     def counts(self, wanted: bytes, inputs: Mapping[str, Any], outputs: Any) -> TokenCounts:
-        """Return the numbers of tokens that a client wants, of one record; see `TokenCounter.counts`."""
+        """Return the numbers of tokens that a client wants, of one record; see `Counter.counts`."""
         return self.counter.counts(wanted, inputs, self.named(outputs)) if wanted and self.counter else {}
 
     def named(self, outputs: Any) -> Mapping[str, Any]:

@@ -80,7 +80,7 @@ class Gathering:
             yield from self._gather(entries, flow.arrive(len(entries)))
 
     def _gather(self, entries: Sequence[Entry], more: bool) -> Iterator[GatheredBatch]:
-        failing = self.flow.failing if self.flow else None
+        apart = self.flow.apart if self.flow else None
         for entry in entries:
             try:
                 signature, inputs = entry.decode()
@@ -95,7 +95,7 @@ class Gathering:
                 continue
             if self._any_size:
                 signature = any_size(signature)
-            key = signature, entry.client if failing and failing.sends_apart(entry.client, entry.record_count) else None
+            key = signature, entry.client if apart and apart.sends_apart(entry.client, entry.record_count) else None
             yield from self._add(key, request)
         if not more and self._greedy:
             for batch in self._batcher.flush():

@@ -38,7 +38,7 @@ class Generating(Protocol):
     def answers(
         self, requests: Sequence[Answerable[T]], names: Sequence[str], records: Sequence[Arrays]
     ) -> Iterator[tuple[int, T]]:
-        """Yield the answers of records, with their positions; see `timeout.NotComputed`.
+        """Yield the answers of records, with their positions; see `copies.NotComputed`.
 
         Args:
             requests: The records.

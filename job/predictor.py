@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,18 +14,15 @@ from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
 from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
-from cluster_serving.job.image_input import check_size
-from cluster_serving.job.images import read_size
+from cluster_serving.job.copies import NotComputed
+from cluster_serving.job.encoding import Unfit
 from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.pieces import Writer
-from cluster_serving.job.postprocessing import Unfit
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Given, Servable
-from cluster_serving.job.timeout import NotComputed, Watched
-from cluster_serving.job.ways import way_of
-from cluster_serving.protocol import encryption
+from cluster_serving.job.ways import CONVERSION, KINDS, copies_of, way_of
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CLOSED
@@ -42,8 +38,7 @@ P = TypeVar("P", bound="Predictor")
 _BATCH = BatchOptions()
 _IMAGE = ImageOptions()
 _MAX_BATCH_BYTES = 256 << 20
-_MANY_PIXELS = 1 << 17
-"""Pixels of an image that takes longer to decode (0.6 ms) than to hand over to another thread and back (0.2 ms)."""
+_KINDS = {kind.type: kind for kind in KINDS}
 
 
 class Predictor:
@@ -98,8 +93,8 @@ class Predictor:
         self._post_processing = post_processing
         self._already_batched = batch.input_already_batched
         way = way_of(Given(options, secret, image, batch.max_batch_size, job, version, self._counts))
-        if image.record_key is not None:
-            encryption.prepare(image.record_key)
+        for kind in KINDS:
+            kind.prepare(image)
         self._encoding = way.encoding(post_processing)
 
         def load() -> Servable:
@@ -108,8 +103,8 @@ class Predictor:
                 servable.model.watch_with(watch)
             return servable
 
-        timeout = options.inference_timeout_s
-        self._loaded: Servable | Watched[Servable] = Watched(load, timeout) if timeout else load()
+        self._copies = copies_of(load, options)
+        self._call = self._copies.call
         self._encoding.counter = self.servable.counter
         self._generated = self.servable.generated(self._call, self._encoding)
         # A copy of the model that may use several threads uses them to decode large images, too.
@@ -124,7 +119,8 @@ class Predictor:
         padded = self.servable.model is not None and self.servable.model.padded
         self._in_rows = self._preprocessor(inputs, True, any_rows=True) if inputs and plain and not padded else None
         try:
-            check_size(inputs or (), self.servable.layout, image)
+            for kind in KINDS:
+                kind.check(inputs or (), self.servable.layout, image)
             self._sent = self._filtered_zeros()
         except ModelError:
             self.close()
@@ -160,12 +156,12 @@ class Predictor:
     @property
     def servable(self) -> Servable:
         """The copy that computes."""
-        return self._loaded.loaded if isinstance(self._loaded, Watched) else self._loaded
+        return self._copies.loaded
 
     @property
     def overlaps(self) -> bool:
         """True if `start` returns while the records are being computed."""
-        return not isinstance(self._loaded, Watched) and self._loaded.overlaps and not self._already_batched
+        return self._copies.in_place and self.servable.overlaps and not self._already_batched
 
     @property
     def learned(self) -> tuple[str, str, list[TensorSpec]]:
@@ -175,14 +171,14 @@ class Predictor:
     @property
     def exhausted(self) -> bool:
         """True if so many calls hang that this process has to be replaced."""
-        return isinstance(self._loaded, Watched) and self._loaded.exhausted
+        return self._copies.exhausted
 
     def close(self) -> None:
         """Release the model, or the handler and its models."""
         if self._decoders:
             # Python may collect a predictor in any thread: this waits for none.
             self._decoders.shutdown(wait=False)
-        self._loaded.close()
+        self._copies.close()
 
     def report(self) -> SlotReport:
         """Return the description of what was loaded; `SlotReporter` adds the slot."""
@@ -302,11 +298,6 @@ class Predictor:
         computed, search = begin(self._compute(requests, preprocessor.names, ready, batched, failure))
         return Computation(requests, answers | computed, started, self._finish, search, prepared_s, self._answering_s)
 
-    def _call(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
-        if isinstance(self._loaded, Watched):
-            return self._loaded.call(function, requests, usual)
-        return function(self._loaded)
-
     def _filtered_zeros(self) -> tuple[TensorSpec, ...]:
         """Return what clients get of zeros, if a filter changes it; zeros of guessed sizes prove no mistake.
 
@@ -338,15 +329,12 @@ class Predictor:
     def _preprocessor(self, inputs: Sequence[TensorSpec], batched: bool, any_rows: bool = False) -> Preprocessor:
         most = None if self._already_batched or any_rows else self._batch.max_rows
         servable = self.servable
-        return Preprocessor(inputs, servable.layout, self._image, batched, most, keeps_bytes=servable.is_direct)
+        return Preprocessor(inputs, servable.layout, self._image, batched, most, servable.is_direct, KINDS, CONVERSION)
 
     def _preprocessor_of(self, inputs: Mapping[str, Input], batched: bool) -> Preprocessor:
-        """Return the preprocessor for inputs of any names, of which images become pixels."""
-        pixels = (None, None, None, 1 if self._image.color == "GRAY" else 3)
-        specs = [
-            TensorSpec(name, "uint8", pixels) if isinstance(value, Image) else TensorSpec(name, "", None)
-            for name, value in inputs.items()
-        ]
+        """Return the preprocessor for inputs of any names."""
+        kinds = {name: _KINDS.get(type(value)) for name, value in inputs.items()}
+        specs = [kind.spec(name, self._image) if kind else TensorSpec(name, "", None) for name, kind in kinds.items()]
         return self._preprocessor(specs, batched)
 
     def _is_batched(self, inputs: Mapping[str, Input]) -> bool:
@@ -429,6 +417,5 @@ def _prepare(preprocessor: Preprocessor, request: Answerable[Any]) -> Arrays | S
 
 
 def _is_slow(request: Answerable[Any]) -> bool:
-    """Return True if a record has an image of many pixels, or one that does not tell how many it has."""
-    sizes = [read_size(value.data) for value in request.inputs.values() if isinstance(value, Image)]
-    return any(size is None or math.prod(size) >= _MANY_PIXELS for size in sizes)
+    """Return True if a value of a record is slow to read (`InputKind.is_slow`)."""
+    return any((kind := _KINDS.get(type(value))) and kind.is_slow(value) for value in request.inputs.values())

@@ -2,19 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
 
-import numpy as np
-
-from cluster_serving.job.image_input import ImageInput
+from cluster_serving.job.conversion import Conversion
+from cluster_serving.job.input_kind import InputKind
+from cluster_serving.job.input_rule import InputRule
 from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.job.sparse import indices_of
 from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
-from cluster_serving.protocol.slots import TensorSpec, differing, filled, fits, matched, type_text
-from cluster_serving.protocol.values.arrays import of_array, within
-from cluster_serving.protocol.values.table import Refused
+from cluster_serving.protocol.inputs import Array, Image, Images, Input
+from cluster_serving.protocol.slots import TensorSpec, differing, filled, matched
 
 _MAX_NAMED = 32
 
@@ -34,6 +30,8 @@ class Preprocessor:
         already_batched: Records have a batch dimension of their own.
         most_rows: Limit of that dimension; None if `inputAlreadyBatched` allows any.
         keeps_bytes: Images that are not normalised stay uint8, and become the model's dtype in a batch.
+        kinds: Kinds of inputs that are taken beside arrays.
+        conversion: Converts values of other dtypes; None to refuse them.
 
     Attributes:
         names: Names of the inputs.
@@ -47,8 +45,12 @@ class Preprocessor:
         already_batched: bool = False,
         most_rows: int | None = None,
         keeps_bytes: bool = True,
+        kinds: Sequence[InputKind] = (),
+        conversion: Conversion | None = None,
     ) -> None:
-        self._rules = [_Rule(spec, layout, image, already_batched, keeps_bytes) for spec in inputs]
+        self._rules = [InputRule(spec, already_batched, conversion) for spec in inputs]
+        for rule in self._rules:
+            rule.readers = {kind.type: kind.reader(rule, layout, image, keeps_bytes) for kind in kinds}
         self._specs = inputs
         self._in_columns = any(spec.column for spec in inputs)
         self.names = [spec.name for spec in inputs]
@@ -60,9 +62,8 @@ class Preprocessor:
     def prepare(self, record: Mapping[str, Input]) -> list[Array]:
         """Convert one record.
 
-        An array of the model's dtype passes unchanged; others are converted by the table of conversions
-        (`protocol.values.table`), or refused. Values beyond those that the engine computes are refused. Sparse tensors
-        are made dense. Images are decoded, and decrypted before if that is configured.
+        An array of the model's dtype passes unchanged; others are converted, or refused. Values beyond those that the
+        engine computes are refused. The `kinds` make arrays of images and sparse tensors.
 
         The arrays are in the model's order, and without a batch dimension unless `already_batched`. An array may be a
         read-only view of the request.
@@ -138,98 +139,3 @@ class Preprocessor:
             return list(record)
         names = {spec.name: name for name, spec in matched(record, self._specs).items()}
         return [names[name] for name in self.names]
-
-
-class _Rule:
-    """Rule for one input of the model: the kinds, dtypes and shapes that it takes."""
-
-    def __init__(
-        self, spec: TensorSpec, layout: Layout, image: ImageOptions, already_batched: bool, keeps_bytes: bool
-    ) -> None:
-        self.name = spec.name
-        self._spec = spec
-        self._shape = self.record_shape = spec.record_shape
-        self._batched = already_batched
-        self.rank = None if self._shape is None else len(self._shape)
-        if already_batched and self._shape is not None:
-            self._shape = (None, *self._shape)
-        self._dtype = spec.numpy_dtype
-        self._computed = np.dtype(spec.computed) if spec.computed else None
-        self._is_text = spec.dtype == "str"
-        self._text = f"{spec.name}: {type_text(spec.dtype, self._shape)}"
-        self._images = ImageInput(spec, layout, image, keeps_bytes, self._text)
-
-    def __str__(self) -> str:
-        return self._text
-
-    def takes(self, value: Input) -> bool:
-        return (
-            isinstance(value, np.ndarray)
-            and not self._is_text
-            and self._computed is None
-            and value.dtype.kind not in "OU"
-            and (self._dtype is None or value.dtype == self._dtype)
-            and fits(value.shape, self._shape)
-        )
-
-    def apply(self, name: str, value: Input) -> Array:
-        if isinstance(value, Image):
-            array = self._images.decoded(name, value)
-            array = array[np.newaxis] if self._batched else array
-        elif isinstance(value, SparseTensor):
-            array = self._dense(name, value)
-        elif isinstance(value, Images):
-            raise InvalidInput(f"input {name!r} is a column of {len(value)} images; each is prepared by itself")
-        else:
-            array = self._tensor(name, value)
-        if self._computed is not None and not within(array, self._computed):
-            raise InvalidInput(
-                f"input {name!r} has values beyond those of {self._computed}, in which the engine computes {self}"
-            )
-        if self._batched and not (array.ndim and len(array)):
-            raise InvalidInput(f"input {name!r} of shape {list(array.shape)} has no batch dimension, or an empty one")
-        return array
-
-    def _tensor(self, name: str, value: Array) -> Array:
-        shape = filled(value.shape, self.record_shape)
-        if not fits(shape, self._shape):
-            if self._dtype is not None and value.dtype.kind in "biuf" and value.dtype != self._dtype:
-                # The dtype is not the reason: it would be converted.
-                raise InvalidInput(f"input {name!r} has shape {list(value.shape)}, but the model expects {self}")
-            raise self._refused(name, value.dtype, value.shape)
-        return self._converted(name, value if shape == value.shape else value.reshape(shape))
-
-    def _dense(self, name: str, value: SparseTensor) -> Array:
-        shape = tuple(value.shape)
-        if not fits(shape, self._shape):
-            raise self._refused(name, value.values.dtype, shape, "sparse ")
-        indices = indices_of(name, value)
-        values = self._converted(name, value.values)
-        dense = np.zeros(shape, values.dtype)
-        dense[tuple(indices)] = values
-        return dense
-
-    def _converted(self, name: str, array: Array) -> Array:
-        # For numpy, None is float64.
-        if self._dtype is not None and array.dtype == self._dtype:
-            return array
-        if not self._spec.dtype:
-            return self._any(name, array)
-        if self._is_text and not array.size:
-            # An empty list has no dtype.
-            return array.astype(object)
-        try:
-            return of_array(array, self._spec)
-        except Refused as error:
-            raise InvalidInput(f"{error.of(name)}; the model expects {self}") from None
-
-    def _any(self, name: str, array: Array) -> Array:
-        if array.dtype.kind not in "OU":
-            return array
-        if all(isinstance(item, str) for item in array.flat):
-            return array.astype(object, copy=False)
-        raise self._refused(name, array.dtype, array.shape)
-
-    def _refused(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], kind: str = "") -> InvalidInput:
-        named = "str" if dtype.kind in "OU" else dtype.name
-        return InvalidInput(f"input {name!r} is {kind}{type_text(named, shape)}, but the model expects {self}")

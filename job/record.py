@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cluster_serving.job.encoding import Encoding
+from cluster_serving.job.ways import CONVERSION
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Input, SparseTensor
 from cluster_serving.protocol.signature import Signature, signature
-from cluster_serving.protocol.values.number_lists import exact
 
 Value = ArrayLike | Path | Input
 """Input of a record: array or nested list of numbers or texts, number, text, bytes or `Path` of an image file."""
 
 NamedOutputs = dict[str, Any]
-"""Outputs by name: array, `str`, the object of JSON, or a `postprocessing.Ranking`."""
+"""Outputs by name: array, `str`, the object of JSON, or a `encoding.Ranking`."""
 
 
 class ProgramRecord(NamedTuple):
@@ -107,5 +107,5 @@ def convert(value: Value, name: str = "value") -> Input:
         return Image(value.read_bytes())
     if isinstance(value, bytes):
         return Image(value)
-    array = value if isinstance(value, np.ndarray) else exact(name, cast("Sequence[Any]", value))
+    array = value if isinstance(value, np.ndarray) else CONVERSION.of_list(name, cast("Sequence[Any]", value))
     return array.astype(object) if array.dtype.kind == "U" else array

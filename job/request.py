@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.job.encoding import Encoding
-from cluster_serving.job.failure import HandlerFailed
+from cluster_serving.job.failure import CodeFailed
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import ServingError
@@ -115,7 +115,7 @@ class Request(NamedTuple):
     def fail(self, error: ServingError) -> Answer:
         """Return the answer with an error; the failure of a handler is kept as a dead letter, with its traceback."""
         letters = []
-        if isinstance(error, HandlerFailed):
+        if isinstance(error, CodeFailed):
             error.report()
             letters = [DeadLetter.of(self.single, error, error.traceback)]
         return self.answer(encode_error(error))._replace(letters=letters)

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, merge, search, split
 from cluster_serving.job.computation import Steps
-from cluster_serving.job.encoding import Encoding
+from cluster_serving.job.encoding import Counter, Encoding
 from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.options import ImageOptions, ModelOptions
 from cluster_serving.job.pieces import Generating
@@ -18,14 +18,11 @@ from cluster_serving.protocol.errors import InferenceFailed, ModelError, Serving
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.inputs import Array
 
-if TYPE_CHECKING:
-    from cluster_serving.job.models.token_counter import TokenCounter
-
 T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Calls a function with the copy that computes; see `timeout.Watched.call`."""
+    """Calls a function with the copy that computes; see `copies.Copies.call`."""
 
     def __call__(self, function: Callable[[Any], T], requests: int = 1, usual: bool = True) -> T:
         """Return the result of the function."""
@@ -58,7 +55,7 @@ class Way(NamedTuple):
     """A way to compute the records of a model folder; `ways` lists all.
 
     Attributes:
-        encoding: Makes the encoding of the outputs, of filters and the folder.
+        encoding: Makes the encoding of the outputs, of filters; raises `ModelError` for an unknown filter.
         in_rows: True if records may be rows of arrays (`rows`).
         load: Loads a copy, and warms it up.
     """
@@ -93,7 +90,7 @@ class Servable(ABC):
     is_direct: bool = True
     zeros: Sequence[Any] | None = None
     untried: str = ""
-    counter: TokenCounter | None = None
+    counter: Counter | None = None
 
     @property
     def outputs(self) -> list[TensorSpec]:

@@ -1,32 +1,19 @@
 """The model of a slot: it is loaded and watched, and its state is reported."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import redis
 
-from cluster_serving.connectors.slot import permissions
-from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.connectors.slot.redis import connect
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.predictor import Predictor
-from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
+from cluster_serving.job.slot_part import LoadingSlot, MakePart
 from cluster_serving.job.ways import sharing_of
 from cluster_serving.protocol.errors import ModelError, ServingError
-from cluster_serving.protocol.figures.metrics import (
-    CPU_STOLEN,
-    CPU_TIME,
-    CPU_WAIT,
-    DISK_FREE,
-    LOAD_TIME,
-    MODEL_MEMORY,
-    PROCESS_MEMORY,
-    SHARING_ENDED,
-)
-from cluster_serving.protocol.host import machine, memory
+from cluster_serving.protocol.figures.metrics import SHARING_ENDED
 
 
 class SlotModel:
@@ -35,6 +22,7 @@ class SlotModel:
     Args:
         options: Options of the job.
         shared: What the slot shares.
+        parts: What makes the parts of the slot, in their order.
         first_attempt: False if Flink has started this slot again.
 
     Attributes:
@@ -45,7 +33,9 @@ class SlotModel:
         Exception: If the model cannot be loaded; the error has been reported.
     """
 
-    def __init__(self, options: JobOptions, shared: SharedSlot, first_attempt: bool = True) -> None:
+    def __init__(
+        self, options: JobOptions, shared: SharedSlot, parts: Sequence[MakePart] = (), first_attempt: bool = True
+    ) -> None:
         self._options = options
         # The slot shares its counts for as long as one of its parts holds it.
         self._shared = shared
@@ -54,15 +44,19 @@ class SlotModel:
             self._reporter = SlotReporter(self.client, options.redis, options.submission, shared.index)
             self._reporter.loading()
             opened.callback(self._reporter.close)
+            slot = LoadingSlot(self.client, options, shared, self._reporter, first_attempt)
+            own = [make(slot) for make in parts]
             try:
-                self.predictor = self._load(first_attempt)
+                for part in own:
+                    part.before()
+                self.predictor = self._load()
             except Exception as error:
                 known = load_error(error)
                 self._reporter.failed(known.code, options.model.as_configured(str(known)))
                 raise
             opened.callback(self.predictor.close)
-            if not options.redis.shadow:
-                self.predictor.send_pieces(PieceWriter(self.client, options.redis))
+            for part in own:
+                part.after(self.predictor)
             self._report()
             self._opened = opened.pop_all()
 
@@ -88,18 +82,11 @@ class SlotModel:
             self._reporter.tell(f"computes one record a call from now on: {watch.ended}")
             self._report()
 
-    def _load(self, first_attempt: bool) -> Predictor:
-        permissions.check(self.client, self._options.redis.queue.job)
-        if self._options.model.encrypted:
-            # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
-            timeout = SECRET_TIMEOUT if first_attempt else 0.0
-            self._reporter.secret = wait_for_secret(self.client, self._options.redis.job, timeout)
-        began, before = time.monotonic(), memory.resident()
+    def _load(self) -> Predictor:
         self._watch_over()
-        options = self._options.in_slot(self._shared.index)
-        predictor = Predictor.of(options, self._reporter.secret, self._shared.counts, self._watch)
-        watch, gauges = self._watch, process_gauges(time.monotonic() - began, memory.resident() - before)
-        self._shared.counts.gauges = gauges | {SHARING_ENDED.name: lambda: int(bool(watch.ended))}
+        options, counts, watch = self._options.in_slot(self._shared.index), self._shared.counts, self._watch
+        predictor = Predictor.of(options, self._reporter.secret, counts, watch)
+        counts.gauges = {SHARING_ENDED.name: lambda: int(bool(watch.ended))}
         return predictor
 
     def _watch_over(self) -> None:
@@ -119,16 +106,3 @@ class SlotModel:
 def load_error(error: Exception) -> ServingError:
     """Return the error of a model that cannot be loaded, as clients and operators see it."""
     return error if isinstance(error, ServingError) else ModelError(f"{type(error).__name__}: {error}")
-
-
-def process_gauges(seconds: float, grown: int) -> dict[str, Callable[[], int]]:
-    """Return the gauges of a process that has loaded for so many seconds, and has grown by so many bytes."""
-    return {
-        LOAD_TIME.name: lambda: round(1e6 * seconds),
-        MODEL_MEMORY.name: lambda: max(0, grown),
-        PROCESS_MEMORY.name: memory.resident,
-        CPU_TIME.name: machine.used_us,
-        CPU_WAIT.name: machine.Waiting().us,
-        CPU_STOLEN.name: machine.stolen_us,
-        DISK_FREE.name: machine.disk_free,
-    }

@@ -17,8 +17,8 @@ import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
+from cluster_serving.connectors.slot.ends import STOPPED, read_end
 from cluster_serving.connectors.slot.redis import connect, write_hash
-from cluster_serving.connectors.slot.worker import STOPPED, read_end
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.host.process_table import start_time
 from cluster_serving.protocol.json_record import JsonRecord
@@ -39,7 +39,7 @@ class Attempt(JsonRecord):
         started: Start of that process, in clock ticks since its machine booted.
         time: Begin or failure of the attempt, in seconds since the epoch.
         traceback: Traceback of the exception or the crash that ended the attempt; empty if the process died without.
-        end: File in which the process records its end (`connectors.slot.worker`); empty without, as in thread mode.
+        end: File in which the process records its end (`connectors.slot.ends`); empty without, as in thread mode.
         alone: True if the process computes nothing beside this request, so that the crash in `end` is this one's.
         stops: Number of attempts, this one included, that did not end their process: Flink has ended it for another
             reason, it has crashed but computed other requests too, or it still computes and only seemed dead.

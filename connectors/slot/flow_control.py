@@ -19,10 +19,10 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 from weakref import WeakMethod
 
 from cluster_serving.connectors.slot.deadlines import Deadlines
-from cluster_serving.connectors.slot.failing_clients import FailingClients
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.errors import DeadlineExceeded
 
@@ -37,6 +37,13 @@ _LATE = 0.05
 
 Read = Callable[[float], Sequence[Entry]]
 """Reads and announces new requests; waits for them for so many seconds at most. Empty: the source has to read."""
+
+
+class Apart(Protocol):
+    """Clients whose requests are batched apart (`failing_clients`)."""
+
+    def sends_apart(self, client: str, records: int = 1) -> bool:
+        """Count the records of a request of a client; return True if they go into a batch of this client alone."""
 
 
 class Surplus:
@@ -77,7 +84,7 @@ class SlotFlowControl:
         searches: True while requests wait behind new ones, which the next call for new ones goes on with.
         seconds_per_request: Duration of the latest batch divided by its size; 0 before the first batch.
         surplus: Requests of slots that are stalled.
-        failing: Clients whose requests make batches fail.
+        apart: Clients whose requests are batched apart; None while there are none.
     """
 
     def __init__(
@@ -110,7 +117,7 @@ class SlotFlowControl:
         self.overlaps = False
         self.searches = False
         self.seconds_per_request = 0.0
-        self.failing = FailingClients()
+        self.apart: Apart | None = None
 
     @property
     def unanswered(self) -> int:

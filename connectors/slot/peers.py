@@ -56,6 +56,8 @@ class Peers:
         clock: Monotonic clock, in seconds.
     """
 
+    heartbeat_s = HEARTBEAT_S
+
     def __init__(
         self,
         client: redis.Redis,

@@ -22,7 +22,7 @@ from cluster_serving.connectors.slot.recovery import Recovery
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
-from cluster_serving.connectors.slot.stream import StreamReader
+from cluster_serving.connectors.slot.stream import MakeWatch, StreamReader
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import IDLE_LOOK_S
 from cluster_serving.protocol.keys import JobKeys
@@ -57,6 +57,7 @@ class ReadingOptions:
         deadline_ms: Milliseconds that a request without a deadline of its own may wait; 0 for no limit.
         slots: Number of slots that the job asks for.
         stages: What makes the stages of the slot, in their order.
+        watch: What makes the watch over the other slots of the job; None for none.
     """
 
     redis: RedisOptions
@@ -66,6 +67,7 @@ class ReadingOptions:
     deadline_ms: int = 0
     slots: int = 1
     stages: Sequence[MakeStage] = ()
+    watch: MakeWatch | None = None
 
 
 class HandedOver(NamedTuple):
@@ -126,8 +128,9 @@ class Reading:
         self._shared = shared
         keys = JobKeys(self._options.job)
         name = keys.consumer(self._options.generation, index)
-        peers = keys.consumers(self._options.generation) if self._slots > 1 else None
-        self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, peers)
+        all_slots, make = keys.consumers(self._options.generation), options.watch if self._slots > 1 else None
+        watch = make(client, keys.streams, name, all_slots) if make else None
+        self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, watch)
         self._generation = GenerationView(client, self._control)
         self._slot = Slot(
             *(client, self._options, index, self._reader, self._generation, self.flow),

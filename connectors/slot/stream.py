@@ -8,14 +8,13 @@ A consumer falls silent after a rescale or with its host.
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import redis
 from redis.exceptions import ResponseError
 
 from cluster_serving.connectors.slot.groups import create_groups
-from cluster_serving.connectors.slot.peers import HEARTBEAT_S, Peers
 from cluster_serving.protocol.encodings import with_serde
 from cluster_serving.protocol.entry import Entry, parse_entry
 from cluster_serving.protocol.errors import InvalidInput
@@ -41,6 +40,23 @@ _RECOVERY_PAUSE = 0.002
 AFTER_ALL = "18446744073709551615-0"
 # Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end.
 _GONE = ("NOGROUP", "UNBLOCKED")
+
+
+class Watch(Protocol):
+    """Watch of one slot over the others of its generation (`connectors.slot.peers`).
+
+    Attributes:
+        heartbeat_s: Seconds between two signs of life that the others expect of this slot.
+    """
+
+    heartbeat_s: float
+
+    def take_over(self) -> set[str]:
+        """Look at the others if it is time, and claim some requests of those that are dead; return their streams."""
+
+
+MakeWatch = Callable[[redis.Redis, Iterable[str], str, str], Watch]
+"""Makes it of a connection, the streams, the consumer of the slot, and what the consumers of all slots begin with."""
 
 
 def drop(client: redis.Redis, stream: str, entry_id: bytes) -> None:
@@ -78,8 +94,7 @@ class StreamReader:
         job: `jobName`.
         consumer: Stable name, so that its pending entries are still its own after a restart.
         claim_idle_ms: Milliseconds of silence after which another consumer counts as dead.
-        peers: What the consumers of the other slots begin with, whose requests are taken over much earlier; None for no
-            other slots.
+        watch: Watch over the other slots, whose requests are taken over much earlier; None for no other slots.
         connection: Connection of a thread that reads for several. It calls `start_over` if entries may be pending, and
             `look_for_abandoned` if other consumers hold some. None for one of this reader's own.
     """
@@ -90,7 +105,7 @@ class StreamReader:
         job: str,
         consumer: str,
         claim_idle_ms: int,
-        peers: str | None = None,
+        watch: Watch | None = None,
         connection: DedicatedConnection | None = None,
     ) -> None:
         # redis-py types its commands as if they might be awaitable.
@@ -110,10 +125,10 @@ class StreamReader:
         self._claim_pause_s = math.inf if connection else claim_idle_ms / 4000
         self._next_claim = math.inf if connection else 0.0
         self._next_heartbeat = 0.0
-        self._peers = None if peers is None else Peers(client, self._streams, consumer, peers)
+        self._watch = watch
         self._heartbeat_s = claim_idle_ms / 1000 / _HEARTBEATS_PER_CLAIM
-        if peers is not None:
-            self._heartbeat_s = min(self._heartbeat_s, HEARTBEAT_S)
+        if watch is not None:
+            self._heartbeat_s = min(self._heartbeat_s, watch.heartbeat_s)
 
     def close(self) -> None:
         """Close the connection that is used for reading only."""
@@ -234,8 +249,8 @@ class StreamReader:
 
         Call it at least every 100 ms, too.
         """
-        peers = self._peers
-        if peers is None or self.recovering or not any(self._guarded(lambda: [peers.take_over()])):
+        watch = self._watch
+        if watch is None or self.recovering or not any(self._guarded(lambda: [watch.take_over()])):
             return False
         self.start_over()
         return True

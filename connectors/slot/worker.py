@@ -1,8 +1,6 @@
 """The Python worker of process mode: it ends with Flink, and leaves a record of its end.
 
-The record tells a worker that a request has crashed from one that Flink has ended. It is a file, because a process that
-crashes can do no more than `faulthandler` does: write to an open file. A worker that is killed by another process, such
-as the kernel without memory, leaves an empty record.
+See `ends` for the record.
 """
 
 import atexit
@@ -10,10 +8,8 @@ import faulthandler
 import fcntl
 import logging
 import os
-import re
 import select
 import signal
-import stat
 import tempfile
 import threading
 import time
@@ -21,13 +17,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-STOPPED = "stopped"
-"""Record of a worker that Flink has ended, as it ends all workers of a job that it restarts."""
+from cluster_serving.connectors.slot.ends import PREFIX, STOPPED
 
-_PREFIX = "cluster-serving-worker-"
-_NAME = re.compile(rf"{_PREFIX}[a-z0-9_]+")
 _KEEP_S = 24 * 3600
-_MAX_BYTES = 16_000
 
 log = logging.getLogger(__name__)
 
@@ -51,34 +43,12 @@ def record_end() -> str:
     return path
 
 
-def read_end(path: str) -> str:
-    """Return the record of a worker: empty if it lives, was killed, or ran elsewhere; `STOPPED`; or its crash.
-
-    A crash reads as a traceback, with the error in the last line.
-    """
-    # The path comes from Redis.
-    if not _NAME.fullmatch(os.path.basename(path)):
-        return ""
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.geteuid() or not stat.S_ISREG(status.st_mode):
-                return ""
-            text = file.read(_MAX_BYTES).decode("utf8", "replace")
-    except OSError:
-        return ""
-    if text.endswith(STOPPED):
-        return STOPPED
-    error, _, stack = text.partition("\n")
-    return "\n".join([*(line for line in stack.splitlines() if line and not line.startswith("Extension")), error])
-
-
 def _open_record() -> tuple[int, str]:
     """Make the record of this process, and remove old ones; return -1 and "" if no temporary file can be written."""
     try:
-        for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        for old in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
             _remove_old(old)
-        descriptor, path = tempfile.mkstemp(prefix=_PREFIX)
+        descriptor, path = tempfile.mkstemp(prefix=PREFIX)
         # A process holds the lock as long as it lives.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:

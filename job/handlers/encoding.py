@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.encoding import Columns, Encoding
-from cluster_serving.job.failure import HandlerFailed
+from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.job.models.base import cause
-from cluster_serving.job.outputs import pack
+from cluster_serving.job.postprocessing.outputs import pack
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.results import mark_json
 

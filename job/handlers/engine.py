@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.batch import gather_records
+from cluster_serving.job.kinds.conversion import ByTable
 from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import Preprocessor
@@ -36,7 +37,9 @@ class Engine:
         specs = model.inputs if batched is None else [_whole(model, spec) for spec in model.inputs]
         self._takes_records = batched is None
         self._of = {
-            of_batch: Preprocessor(specs, model.layout, ImageOptions(), of_batch and self._takes_records)
+            of_batch: Preprocessor(
+                specs, model.layout, ImageOptions(), of_batch and self._takes_records, conversion=ByTable()
+            )
             for of_batch in (False, True)
         }
         sizes = {spec.shape[0] if spec.shape else None for spec in model.inputs}

@@ -6,13 +6,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from cluster_serving.job.batch import Arrays, NotWritten, isolate
 from cluster_serving.job.computation import Answerable
+from cluster_serving.job.copies import NotComputed
 from cluster_serving.job.encoding import Encoding
 from cluster_serving.job.handlers.handler import END
 from cluster_serving.job.handlers.records import Record, groups, named
 from cluster_serving.job.handlers.running import Running, joined
 from cluster_serving.job.pieces import Writer
 from cluster_serving.job.servable import Caller
-from cluster_serving.job.timeout import NotComputed
 from cluster_serving.protocol.errors import RequestCancelled, ServingError
 from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
 

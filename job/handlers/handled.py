@@ -15,10 +15,10 @@ import numpy as np
 from cluster_serving.job.batch import Arrays, BatchMemory, SuspectItem, attempt, gather, isolate, search
 from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Encoding
-from cluster_serving.job.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers import declared
 from cluster_serving.job.handlers.encoding import HandledEncoding
 from cluster_serving.job.handlers.engine import Engine
+from cluster_serving.job.handlers.failure import FAILURES, HandlerFailed, error_of
 from cluster_serving.job.handlers.generated import Generated
 from cluster_serving.job.handlers.handler import METHODS, Context, method
 from cluster_serving.job.handlers.load import Code

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.failure import FAILURES, error_of
+from cluster_serving.job.handlers.failure import FAILURES, error_of
 from cluster_serving.job.handlers.handler import END
 from cluster_serving.job.handlers.records import PLAIN, Record, split
 from cluster_serving.protocol.errors import ServingError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cluster_serving.connectors.slot.attempts import Attempt
+from cluster_serving.connectors.slot.ends import STOPPED, read_end
 from cluster_serving.connectors.slot.redis import write_hash
-from cluster_serving.connectors.slot.worker import STOPPED, read_end
 from cluster_serving.protocol.hosting.orders import DEATHS
 from cluster_serving.protocol.keys import GROUP, JobKeys, as_text
 

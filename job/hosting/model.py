@@ -16,6 +16,7 @@ from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.computing import Computing
+from cluster_serving.job.culprits.search import CulpritSearch
 from cluster_serving.job.hosting.threads import fitted
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.options import JobOptions
@@ -63,7 +64,7 @@ class HostedModel:
         self._watch = Watch(self.shared.counts)
         self._predictor = Predictor.of(fitted(options).in_slot(index), secret, self.shared.counts, self._watch)
         self._predictor.send_pieces(PieceWriter(client, options.redis))
-        self._computing = Computing(options, self._predictor, client, metrics, end)
+        self._computing = Computing(options, self._predictor, client, metrics, end, CulpritSearch)
         self._reported = self._predictor.learned
         self._counted = self._hung = 0
 

@@ -13,7 +13,7 @@ from typing import Any
 import redis
 from redis.exceptions import RedisError
 
-from cluster_serving.connectors.slot import permissions
+from cluster_serving.connectors.slot import rights
 from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.redis import connect, write_hash
@@ -22,9 +22,10 @@ from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.hosting import deaths, now
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel
+from cluster_serving.job.loading.figures import process_gauges
+from cluster_serving.job.loading.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.options import HostedOptions, JobOptions
-from cluster_serving.job.secret import SECRET_TIMEOUT, wait_for_secret
-from cluster_serving.job.slot_model import load_error, process_gauges
+from cluster_serving.job.slot_model import load_error
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
 from cluster_serving.protocol.host import memory
 from cluster_serving.protocol.hosting.control import UNLOADED
@@ -210,7 +211,7 @@ class HostedModels:
         """
         if one.refused:
             raise ModelError(one.refused)
-        permissions.check(self.client, one.name)
+        rights.check(self.client, one.name)
         own = self._options.of_hosted(one)
         return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
 
@@ -287,7 +288,7 @@ class HostedModels:
 
     def _load(self, first_attempt: bool) -> None:
         options = self._options
-        permissions.check(self.client, options.redis.job)
+        rights.check(self.client, options.redis.job)
         if options.model.encrypted:
             # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
             timeout = SECRET_TIMEOUT if first_attempt else 0.0

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -28,8 +28,6 @@ Layout = Literal["HWC", "CHW"]
 
 ROUGH = 3e-2
 """Tolerance of models that compute in 16 bits."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,36 +235,6 @@ class Model(ABC):
         """Compute a batch as `predict` does. Any exception may be raised."""
 
 
-class Wrapper(Model):
-    """Base of a model around another one, which is closed with it; a derived class has its own `predict`."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self.engine, self.layout, self.device = model.engine, model.layout, model.device
-        self.inputs, self.outputs = model.inputs, model.outputs
-
-    @property
-    def one_by_one(self) -> str:
-        """See `Model.one_by_one`."""
-        return self._model.one_by_one
-
-    def close(self) -> None:
-        """See `Model.close`."""
-        self._model.close()
-
-    def count_into(self, counts: Counts) -> None:
-        """See `Model.count_into`."""
-        super().count_into(counts)
-        self._model.count_into(counts)
-
-    def watch_with(self, watch: CallWatch) -> None:
-        """See `Model.watch_with`."""
-        self._model.watch_with(watch)
-
-    def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        return self.predict(inputs)
-
-
 def dummy_inputs(specs: Sequence[TensorSpec], batch: int | None) -> list[Array] | None:
     """Return zeros (empty strings) that fit the specs; None if a shape is unknown.
 
@@ -281,40 +249,6 @@ def dummy_inputs(specs: Sequence[TensorSpec], batch: int | None) -> list[Array] 
         shape = tuple([1 if size is None else size for size in sizes])
         arrays.append(np.full(shape, "", object) if spec.dtype == "str" else np.zeros(shape, spec.dtype or "float32"))
     return arrays
-
-
-def batch_shape(record_shape: Sequence[int]) -> tuple[int | None, ...]:
-    """Return the shape of a batch of any size, for records of a configured shape, where -1 is a free size."""
-    return (None, *(None if size < 0 else size for size in record_shape))
-
-
-def choose(kind: str, wanted: Sequence[str], available: Mapping[str, T]) -> list[T]:
-    """Return the inputs or outputs (`kind`, for the message) of the wanted names; all of them if none is wanted.
-
-    Raises:
-        ModelError: If the model has no such name. The message lists the existing names.
-    """
-    for name in wanted:
-        if name not in available:
-            raise ModelError(f"the model has no {kind} {name!r}; its {kind}s are {', '.join(available) or 'unnamed'}")
-    return [available[name] for name in wanted or available]
-
-
-def choose_inputs(wanted: Sequence[str], available: Mapping[str, TensorSpec]) -> list[TensorSpec]:
-    """Return the inputs in the wanted order, for an engine that needs all of them.
-
-    Raises:
-        ModelError: If the model has no such input, or an input is missing or named twice.
-    """
-    inputs = choose("input", wanted, available)
-    if sorted(spec.name for spec in inputs) != sorted(spec.name for spec in available.values()):
-        raise ModelError(f"the model needs every one of its inputs, once: {', '.join(map(str, available.values()))}")
-    return inputs
-
-
-def writable(array: Array) -> Array:
-    """Return the array itself if an engine can use its memory in place, else a copy."""
-    return array if array.flags.c_contiguous and array.flags.writeable else array.copy()
 
 
 _OWN_LINES = re.compile(r"^(?:Exception from|Check '.*' failed at) \S+\.[ch]pp:\d+:?$", re.MULTILINE)

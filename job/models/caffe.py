@@ -8,8 +8,9 @@ import cv2
 from google.protobuf import text_format
 
 from cluster_serving.job.models import caffe_pb2
-from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
+from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.ports import choose, choose_inputs
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array

@@ -10,12 +10,13 @@ import numpy as np
 import onnxruntime
 
 from cluster_serving.job.models import onnx_shapes_pb2
-from cluster_serving.job.models.base import Model, TensorSpec, cause, choose, choose_inputs
+from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
 from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.models.graph.onnx.reader import read
 from cluster_serving.job.models.operators import Package, load_with
+from cluster_serving.job.models.ports import choose, choose_inputs
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array

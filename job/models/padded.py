@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_serving.job.batch import BatchMemory, gather
-from cluster_serving.job.models.base import Model, TensorSpec, Wrapper, dummy_inputs
+from cluster_serving.job.models.base import Model, TensorSpec, dummy_inputs
+from cluster_serving.job.models.wrapper import Wrapper
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CALLED, PADDING

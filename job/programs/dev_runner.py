@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.failure import HandlerFailed, own_frames
+from cluster_serving.job.handlers.failure import HandlerFailed, own_frames
 from cluster_serving.job.models.base import TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import HANDLER_FILE
 from cluster_serving.job.models.location import locate

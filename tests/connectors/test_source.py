@@ -26,9 +26,7 @@ from tests.support.fixtures.waiting import wait_until
 
 
 @pytest.fixture
-def opened(redis_server, db, job, monkeypatch):
-    # Worker processes end with their Flink; this process has none.
-    monkeypatch.setattr(source, "record_end", lambda: "")
+def opened(redis_server, db, job):
     create_groups(db, job)
     JobStore(db, job).put(Generation(1, SERVING))
     sources = []

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import cv2
 import numpy as np
@@ -10,15 +11,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from cluster_serving.job.batch import BatchMemory
+from cluster_serving.job.kinds.sparse import MAX_DENSE_ELEMENTS
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.job.preprocessing import Preprocessor
-from cluster_serving.job.sparse import MAX_DENSE_ELEMENTS
+from cluster_serving.job.preprocessing import Preprocessor as OfKernel
+from cluster_serving.job.ways import CONVERSION, KINDS
 from cluster_serving.protocol.encryption import encrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.record_key import RecordKey
 
+Preprocessor = partial(OfKernel, kinds=KINDS, conversion=CONVERSION)
 VECTOR = TensorSpec("x", "float32", (None, 3))
 PNG = Image(cv2.imencode(".png", np.zeros((4, 6, 3), np.uint8))[1].tobytes())
 
@@ -43,7 +46,7 @@ def text(*words) -> np.ndarray:
 
 
 @pytest.fixture
-def two() -> Preprocessor:
+def two():
     specs = [TensorSpec("a", "float32", (None, 1)), TensorSpec("b", "float32", (None, 2))]
     return Preprocessor(specs, "CHW", ImageOptions())
 

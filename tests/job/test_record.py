@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.job import predictor as module
-from cluster_serving.job.failure import HandlerFailed
+from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.job.options import BatchOptions, ImageOptions, ModelOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, RequestTooLarge
@@ -195,7 +195,7 @@ def test_a_record_that_fails_leaves_the_others_alone(tmp_path):
 
 
 def test_a_record_that_hangs_has_a_timeout(tmp_path, monkeypatch):
-    monkeypatch.setattr("cluster_serving.job.timeout._hung", [])
+    monkeypatch.setattr("cluster_serving.job.timeouts.watched._hung", [])
     code = """
         import time
 

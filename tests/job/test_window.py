@@ -5,6 +5,7 @@ import threading
 import numpy as np
 
 from cluster_serving.connectors.flink.entry_batch import EntryBatch
+from cluster_serving.connectors.slot.failing_clients import FailingClients
 from cluster_serving.connectors.slot.flow_control import SlotFlowControl
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.options import BatchOptions
@@ -41,8 +42,9 @@ def uris(batch):
 def test_a_client_whose_requests_make_batches_fail_has_batches_of_its_own():
     flow = SlotFlowControl(limit=8)
     window = opened(flow)
+    flow.apart = failing = FailingClients()
     for _ in range(2):
-        flow.failing.blame("bad")
+        failing.blame("bad")
     entries = [entry(uri)._replace(origin=uri.rstrip("0123456789")) for uri in ("good1", "bad1", "other1", "bad2")]
     flow.announce(4)
     flow.hand_over(entries)

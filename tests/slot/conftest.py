@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from cluster_serving.frontend import arguments
-from cluster_serving.job import timeout
+from cluster_serving.job.timeouts import watched
 from tests.support.fixtures.front_end import Running
 from tests.support.fixtures.running_slot import RunningJob
 
@@ -12,7 +12,7 @@ from tests.support.fixtures.running_slot import RunningJob
 @pytest.fixture(autouse=True)
 def hung(monkeypatch):
     """Calls that other tests have left, and that hang for ever, would end the process of the tests."""
-    monkeypatch.setattr(timeout, "_hung", [])
+    monkeypatch.setattr(watched, "_hung", [])
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
 from cluster_serving.connectors.slot.attempts import Attempt
+from cluster_serving.connectors.slot.ends import STOPPED
 from cluster_serving.connectors.slot.groups import create_groups
-from cluster_serving.connectors.slot.worker import STOPPED
 from cluster_serving.job.hosting import deaths, wakeups
 from cluster_serving.job.hosting.votes import BEGUN
 from cluster_serving.launcher.errors import LaunchError

@@ -15,8 +15,9 @@ from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.computing import Computing
+from cluster_serving.job.culprits.search import CulpritSearch
 from cluster_serving.job.gathering import Gathering
-from cluster_serving.job.operators import ANSWERING, READING
+from cluster_serving.job.operators import ANSWERING, LOADING, READING
 from cluster_serving.job.options import BatchOptions, JobOptions, ModelOptions
 from cluster_serving.job.slot_model import SlotModel
 from cluster_serving.launcher.jobs.store import JobStore
@@ -35,8 +36,8 @@ class Slot:
         shared, metrics = SharedSlot.of(options.redis.name, 0), Context()
         size = options.batch.max_batch_size
         self.reading = Reading(ReadingOptions(options.redis, size, True, stages=READING), shared, 1, metrics)
-        self.model = SlotModel(options, shared)
-        self.computing = Computing(options, self.model.predictor, self.model.client, metrics)
+        self.model = SlotModel(options, shared, LOADING)
+        self.computing = Computing(options, self.model.predictor, self.model.client, metrics, search=CulpritSearch)
         self.gathering = Gathering(options.batch, shared.counts)
         self.gathering.flow = self.reading.flow
         self.answering = Answering(options.redis, ANSWERING, shared, metrics)

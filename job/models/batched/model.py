@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec, Wrapper
+from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec
 from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, is_graph, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof
@@ -18,6 +18,7 @@ from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove
 from cluster_serving.job.models.batched.records import KINDS, LARGEST, WIDE, ZEROS, Record, generated, variants
 from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.models.graph.walk import Finding, follow
+from cluster_serving.job.models.wrapper import Wrapper
 from cluster_serving.job.options import CPU, MOST_ROWS
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array

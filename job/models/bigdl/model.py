@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from cluster_serving.job.models.base import TensorSpec, batch_shape, cause, choose, choose_inputs
+from cluster_serving.job.models.base import TensorSpec, cause
 from cluster_serving.job.models.bigdl.format import Module, read
 from cluster_serving.job.models.bigdl.layers import LAYERS, input_names, make_layer, output_names, unknown_layers
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.ports import batch_shape, choose, choose_inputs
 from cluster_serving.job.models.torch.module import TorchModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.models.base import writable
 from cluster_serving.job.models.devices import Reported
+from cluster_serving.job.models.ports import writable
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.inputs import Array
 

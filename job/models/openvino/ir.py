@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.models.base import ROUGH, Model, StartedRecord, TensorSpec, choose
+from cluster_serving.job.models.base import ROUGH, Model, StartedRecord, TensorSpec
 from cluster_serving.job.models.batched.axes import InputReading, Reading
 from cluster_serving.job.models.batched.influence import Calls, Influence
 from cluster_serving.job.models.batched.records import SMALL, generated
@@ -27,6 +27,7 @@ from cluster_serving.job.models.openvino.compiled import (
 )
 from cluster_serving.job.models.openvino.places import Places
 from cluster_serving.job.models.operators import Package, load_with
+from cluster_serving.job.models.ports import choose
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.models.base import TensorSpec, choose_inputs
+from cluster_serving.job.models.base import TensorSpec
+from cluster_serving.job.models.ports import choose_inputs
 from cluster_serving.job.models.tabular.categories import Categories
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.inputs import Array

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose
+from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.ports import choose
 from cluster_serving.job.models.tabular.features import Features
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.inputs import Array

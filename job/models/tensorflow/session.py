@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose
+from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.models.operators import Package, load_with
+from cluster_serving.job.models.ports import choose
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array

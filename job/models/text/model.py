@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import Model, TensorSpec, Wrapper
+from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
 from cluster_serving.job.models.text.layers import Layer
 from cluster_serving.job.models.text.pooling import EmbeddingModel
 from cluster_serving.job.models.token_counter import TokenCounter
+from cluster_serving.job.models.wrapper import Wrapper
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array

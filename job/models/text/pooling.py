@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from cluster_serving.job.batch import are_gathered
-from cluster_serving.job.models.base import Model, TensorSpec, Wrapper
+from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.text.layers import Layer
+from cluster_serving.job.models.wrapper import Wrapper
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 

@@ -10,10 +10,11 @@ import torch
 from torch.export.passes import move_to_device_pass
 from torch.utils import _pytree as pytree
 
-from cluster_serving.job.models.base import TensorSpec, choose, choose_inputs
+from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.graph.network import Graph, Sizes
 from cluster_serving.job.models.graph.torch.reader import read
+from cluster_serving.job.models.ports import choose, choose_inputs
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError

@@ -13,11 +13,12 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, batch_shape, cause, choose, writable
+from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.batched.axes import readings
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.models.operators import Package, load_with
+from cluster_serving.job.models.ports import batch_shape, choose, writable
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, choose
+from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS
+from cluster_serving.job.models.ports import choose
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
 from cluster_serving.job.models.torch.pickle import PickledModel
 from cluster_serving.job.options import ModelOptions

@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from cluster_serving.connectors.options import RedisOptions
-from cluster_serving.connectors.slot import permissions
+from cluster_serving.connectors.slot import permissions, rights
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.protocol.errors import RedisUnavailable
@@ -33,10 +33,10 @@ def right(db, text):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_missing_right_is_named(user, db, job, command):
-    permissions.check(user, job)
+    rights.check(user, job)
     right(db, f"-{command}")
     with pytest.raises(RedisUnavailable, match=f"refuses a command that the job needs: .*{command}.*Users of Redis"):
-        permissions.check(user, job)
+        rights.check(user, job)
 
 
 @pytest.mark.parametrize("command", ["hget", "hgetall", "hdel", "hset", "time"])
@@ -52,14 +52,14 @@ def test_the_check_changes_nothing(db, job):
     for stream in JobKeys(job).streams:
         db.xgroup_create(stream, "cluster_serving_group", mkstream=True)
     before = {stream: db.xinfo_groups(stream) for stream in JobKeys(job).streams}
-    permissions.check(db, job)
+    rights.check(db, job)
     assert {stream: db.xinfo_groups(stream) for stream in JobKeys(job).streams} == before
 
 
 def test_a_redis_that_takes_no_writes_now_is_no_missing_right(db, job):
     db.config_set("min-replicas-to-write", 1)
     try:
-        permissions.check(db, job)
+        rights.check(db, job)
     finally:
         db.config_set("min-replicas-to-write", 0)
 

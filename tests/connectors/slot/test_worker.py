@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from cluster_serving.connectors.slot.worker import STOPPED, read_end
+from cluster_serving.connectors.slot.ends import STOPPED, read_end
 from cluster_serving.protocol.host.process_table import start_time
 from tests.support.fixtures.supervised import children
 from tests.support.fixtures.waiting import wait_until

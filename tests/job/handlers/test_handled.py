@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from redis.exceptions import ConnectionError
 
-from cluster_serving.job import failure, timeout
+from cluster_serving.job.handlers import failure
 from cluster_serving.job.request import Request
+from cluster_serving.job.timeouts import watched
 from cluster_serving.protocol.entry import NATIVE, PIECES, Entry
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Image
@@ -387,7 +388,7 @@ def test_a_hang_before_a_generator_fails_its_request_alone(tmp_path):
 
 
 def test_requests_that_a_generator_did_not_try_get_no_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeout, "_hung", [])
+    monkeypatch.setattr(watched, "_hung", [])
     predictor = load(write(tmp_path, GENERATES), inference_timeout_s=0.3)
     codes = set()
     while not predictor.exhausted:

@@ -14,6 +14,7 @@ from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import Preprocessor
 from cluster_serving.job.record import convert
+from cluster_serving.job.ways import CONVERSION, KINDS
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.original.json import to_input as of_json
 from cluster_serving.protocol.slots import TensorSpec
@@ -105,7 +106,7 @@ def of_arrow(value, spec):
 
 def of_job(value, spec):
     """The input that a job makes of the value of a program."""
-    job = Preprocessor([spec], "CHW", ImageOptions())
+    job = Preprocessor([spec], "CHW", ImageOptions(), kinds=KINDS, conversion=CONVERSION)
     return np.asarray(job.prepare({"x": convert(value, "x")})[0]).reshape(1)
 
 

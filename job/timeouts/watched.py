@@ -16,11 +16,13 @@ from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+from cluster_serving.job.copies import Closable, Copies, NotComputed
 from cluster_serving.protocol.errors import InferenceTimeout
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Closable)
 
 log = logging.getLogger(__name__)
 
@@ -40,27 +42,15 @@ _WEIGHT = 0.1
 _hung: list[threading.Thread] = []
 
 
-class NotComputed(InferenceTimeout):
-    """A batch was not tried, because the process is about to be replaced; no client gets this error."""
-
-
-class Closable(Protocol):
-    """A copy of something that computes."""
-
-    def close(self) -> None:
-        """Free the memory."""
-
-
-M = TypeVar("M", bound=Closable)
-
-
-class Watched(Generic[M]):
+class Watched(Copies[M]):
     """A copy of a model, or of a handler, whose calls raise `InferenceTimeout` instead of hanging.
 
     Args:
         load: Loads a copy and warms it up.
         timeout: Longest time of one call, in seconds.
     """
+
+    in_place = False
 
     def __init__(self, load: Callable[[], M], timeout: float) -> None:
         self._load = load
@@ -69,9 +59,6 @@ class Watched(Generic[M]):
         self._copy: _Copy[M] | None = _Copy(load)
         self._spare: _Copy[M] | None = None
         self.loaded = self._copy.model()
-        """The copy that computes; only for what does not change between copies."""
-        self.exhausted = False
-        """True if this process computes nothing any more, and has to end once it has written its answers."""
 
     def call(self, function: Callable[[M], T], requests: int = 1, usual: bool = True) -> T:
         """Call a function with the copy, in the thread of the copy; raise `NotComputed` if too many calls hang.

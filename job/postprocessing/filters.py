@@ -12,42 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.job.outputs import pack
+from cluster_serving.job.encoding import Encoder, Fields, Ranking, Unfit
+from cluster_serving.job.postprocessing.outputs import pack
 from cluster_serving.protocol.encodings import ranking_json, ranking_text
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.inputs import Array
-from cluster_serving.protocol.results import (
-    RankedClasses,
-    encode_ranked,
-    encode_result,
-    encode_rows,
-    mark_json,
-)
+from cluster_serving.protocol.results import encode_ranked, encode_result, encode_rows, mark_json
 from cluster_serving.protocol.values import filters
-
-Fields = dict[str, str | bytes]
-Encoder = Callable[[bool, Sequence[str], Sequence[Array]], Fields]
-"""Makes the fields of a result hash: (native encoding?, output names, one record's outputs) → fields."""
 
 Step = Callable[[str, Any], Any]
 """Changes one output of a record: (name, array) → array, number, text, `Ranking`, or JSON as dict or list."""
 
 Factory = Callable[[str, Path], Step]
 """Makes the step of a filter: (text in its parentheses, model folder) → step. May raise ValueError, and OSError."""
-
-
-class Unfit(InferenceFailed):
-    """A filter that does not fit an output.
-
-    Attributes:
-        always: True if it fits no other sizes of the output, either.
-    """
-
-    always = True
-
-
-class Ranking(RankedClasses):
-    """Classes with their values, best first, as `topN` returns them."""
 
 
 def make_encoder(text: str, folder: Path = Path()) -> Encoder:

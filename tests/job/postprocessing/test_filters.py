@@ -9,7 +9,7 @@ import pytest
 
 from cluster_serving.client.original.values import as_original
 from cluster_serving.client.result import read_result
-from cluster_serving.job.postprocessing import make_encoder, pick_top_n, sigmoid, top_n
+from cluster_serving.job.postprocessing.filters import make_encoder, pick_top_n, sigmoid, top_n
 from cluster_serving.protocol.errors import InferenceFailed, ModelError
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.results import to_fields
@@ -116,7 +116,7 @@ def test_a_distribution_adds_a_filter(tmp_path):
     )
     code = (
         "import numpy as np\n"
-        "from cluster_serving.job.postprocessing import make_encoder\n"
+        "from cluster_serving.job.postprocessing.filters import make_encoder\n"
         "from cluster_serving.settings.values import _filter\n"
         "text = _filter('times(3) | topN(1)')\n"
         "print(make_encoder(text)(False, ['y'], [np.array([1, 2])])['topN'])"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cluster_serving.job.outputs import pack
+from cluster_serving.job.postprocessing.outputs import pack
 
 
 @pytest.mark.parametrize(

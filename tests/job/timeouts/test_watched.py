@@ -7,10 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.job import timeout
 from cluster_serving.job.batch import isolate
+from cluster_serving.job.copies import NotComputed
 from cluster_serving.job.models.base import Model
-from cluster_serving.job.timeout import MAX_HUNG, NotComputed, Watched
+from cluster_serving.job.timeouts import watched as module
+from cluster_serving.job.timeouts.watched import MAX_HUNG, Watched
 from cluster_serving.protocol.errors import InferenceFailed, InferenceTimeout, ModelError
 from cluster_serving.protocol.slots import TensorSpec
 from tests.support.fixtures.waiting import wait_until
@@ -50,7 +51,7 @@ def released():
 @pytest.fixture
 def watch(copies, released, monkeypatch):
     """Makes watched models."""
-    monkeypatch.setattr(timeout, "_hung", [])
+    monkeypatch.setattr(module, "_hung", [])
     made = []
 
     def load():
@@ -77,7 +78,7 @@ def watched(watch):
 @pytest.fixture
 def patient(watch, monkeypatch):
     """A model whose timeout never comes."""
-    monkeypatch.setattr(timeout, "_SHORTEST_LIMIT", 0.1)
+    monkeypatch.setattr(module, "_SHORTEST_LIMIT", 0.1)
     return watch(3600)
 
 

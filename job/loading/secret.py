@@ -4,6 +4,7 @@ import time
 
 import redis
 
+from cluster_serving.job.slot_part import SlotPart
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.keys import SECRET_FIELDS, JobKeys, missing_secret
 
@@ -12,6 +13,18 @@ _INTERVAL = 1.0
 
 SECRET_TIMEOUT = 60.0
 """Seconds in which an operator has to store the secret."""
+
+
+class Secret(SlotPart):
+    """The secret of the model, if its files are encrypted."""
+
+    def before(self) -> None:
+        """Wait for the secret."""
+        slot = self.slot
+        if slot.options.model.encrypted:
+            # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
+            timeout = SECRET_TIMEOUT if slot.first_attempt else 0.0
+            slot.reporter.secret = wait_for_secret(slot.client, slot.options.redis.job, timeout)
 
 
 def wait_for_secret(client: redis.Redis, job: str, timeout: float) -> tuple[str, str]:

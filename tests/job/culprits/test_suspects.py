@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster_serving.job.computation import Computation
-from cluster_serving.job.suspects import Suspects
+from cluster_serving.job.culprits.suspects import Suspects
 
 
 def flow(more=True, limit=64):

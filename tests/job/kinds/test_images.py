@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image as Pillow
 
-from cluster_serving.job.image_input import check_size
-from cluster_serving.job.images import decode, read_size
+from cluster_serving.job.kinds.image_input import check_size
+from cluster_serving.job.kinds.images import decode, read_size
 from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RequestTooLarge

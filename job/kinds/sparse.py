@@ -1,15 +1,43 @@
-"""Sparse tensors: the places of their values, checked before they are made dense."""
+"""Sparse tensors: they are made dense, once the places of their values are checked."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
+from cluster_serving.job.input_kind import InputKind
+from cluster_serving.job.input_rule import InputRule
+from cluster_serving.job.models.base import Layout
+from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, SparseTensor
-from cluster_serving.protocol.slots import type_text
+from cluster_serving.protocol.slots import fits, type_text
 
 MAX_DENSE_ELEMENTS = 1 << 24
 """Most elements of a sparse tensor that is made dense; a request of a few bytes may ask for 64 MiB of float32."""
+
+
+class SparseTensors(InputKind):
+    """Sparse tensors, which become dense arrays."""
+
+    type = SparseTensor
+
+    def reader(
+        self, rule: InputRule, layout: Layout, image: ImageOptions, keeps_bytes: bool
+    ) -> Callable[[str, SparseTensor], Array]:
+        """See `InputKind.reader`; it raises `RequestTooLarge` as `indices_of` does."""
+
+        def read(name: str, value: SparseTensor) -> Array:
+            shape = tuple(value.shape)
+            if not fits(shape, rule.shape):
+                raise rule.refused(name, value.values.dtype, shape, "sparse ")
+            indices = indices_of(name, value)
+            values = rule.converted(name, value.values)
+            dense = np.zeros(shape, values.dtype)
+            dense[tuple(indices)] = values
+            return dense
+
+        return read
 
 
 def indices_of(name: str, value: SparseTensor) -> Array:

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cluster_serving.job import scaling
+from cluster_serving.job.kinds import scaling
 from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge

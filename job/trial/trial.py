@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cluster_serving.job.failure import HandlerFailed
-from cluster_serving.job.postprocessing import Ranking
+from cluster_serving.job.encoding import Ranking
+from cluster_serving.job.failure import CodeFailed
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.record import NamedOutputs, Value, convert
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
@@ -50,7 +50,7 @@ class Trial(Predictor):
         self, inputs: Mapping[str, Any], on_piece: Callable[[NamedOutputs], object] | None = None
     ) -> NamedOutputs:
         outcome = self.compute({name: convert(value, name) for name, value in inputs.items()}, on_piece)
-        if isinstance(outcome, HandlerFailed):
+        if isinstance(outcome, CodeFailed):
             raise InferenceFailed(f"{outcome}\n{outcome.traceback}")
         if isinstance(outcome, ServingError):
             raise outcome

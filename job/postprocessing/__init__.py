@@ -1,0 +1,1 @@
+"""Post-processing: filters change the outputs of a record; `job.ways` hangs them on."""

@@ -1,0 +1,1 @@
+"""The time limit of calls (`inferenceTimeout`); `job.ways` hangs it on."""
