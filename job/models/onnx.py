@@ -14,6 +14,7 @@ from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
 from cluster_serving.job.models.graph.network import Graph
+from cluster_serving.job.models.graph.onnx.known import KEYS, known
 from cluster_serving.job.models.graph.onnx.reader import read
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.models.ports import choose, choose_inputs
@@ -86,6 +87,7 @@ class OnnxModel(Model):
         content = path.read_bytes()
         self.careful = _LOOP in content
         self._training_layer = _training_layer(content)
+        has_keys = any(name in content for name in KEYS)
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
         buffers = _add_external_data(settings, path, content)
         # ONNX Runtime reads the file itself, and memory need not have it twice.
@@ -129,6 +131,9 @@ class OnnxModel(Model):
         for labels, name in self._read_from.items():
             available[labels] = TensorSpec(labels, "str" if "(string" in ports[name].type else "int64", (None, None))
         self.outputs = choose("output", options.outputs, available)
+        with_texts = any(spec.dtype == "str" for spec in self.inputs)
+        if (with_texts or has_keys) and path.stat().st_size <= _MOST_READ:
+            self.known = known(path.read_bytes(), with_texts)
         self._output_names = list(dict.fromkeys(self._read_from.get(spec.name, spec.name) for spec in self.outputs))
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:

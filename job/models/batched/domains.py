@@ -24,6 +24,9 @@ _MOST_PARTS, _MOST_PARTS_KNOWN = 64, 256
 """Numbers of calls in which other records have all numbers of a table, or all values that are known, in turns."""
 
 
+_VALUES_OF_FEW = 3
+"""Number of values that all records of a call have, in any order: some of them agree."""
+
 _LONGEST = 3
 """Number of the longest texts, of which a call has no others: together they may be more than a model takes."""
 
@@ -42,7 +45,8 @@ _OTHER_TEXTS = (
 class _Domain(NamedTuple):
     """Whole numbers of one input: from `least` to `most`, an array like a record of it.
 
-    Of an input with `values`, they are the places of these. No number but negative ones is less than `floor`.
+    Of an input with `values`, they are the places of these, the first `own` of which are the model's. No number but
+    negative ones is less than `floor`.
     """
 
     least: int
@@ -50,6 +54,7 @@ class _Domain(NamedTuple):
     dtype: np.dtype[Any]
     values: Array | None = None
     floor: int = 0
+    own: int = 0
 
     @property
     def last(self) -> int:
@@ -96,13 +101,15 @@ class Domains:
         self._limit = limit()
         self._generator = np.random.default_rng(0)
         numbers = [number for number in known if isinstance(number, int)]
-        texts = _texts([text for text in known if isinstance(text, str)], careful)
+        known_texts = [text for text in known if isinstance(text, str)]
+        texts = _texts(known_texts, careful)
         self._domains: dict[int, _Domain] = {}
         for at, array in enumerate(record):
             if array.dtype == object and len(texts):
-                self._domains[at] = self._of_values(array, texts)
+                self._domains[at] = self._of_values(array, texts, len(known_texts))
             elif has_indices(array) and numbers:
-                self._domains[at] = self._of_values(array, _fitting(numbers, array))
+                fitting = _fitting(numbers, array)
+                self._domains[at] = self._of_values(array, fitting, len(fitting))
             elif has_indices(array) and not careful:
                 self._domains[at] = self._of_numbers(at)
 
@@ -112,7 +119,7 @@ class Domains:
         return bool(self._domains)
 
     def groups(self, count: int) -> Iterator[list[Record]]:
-        """Yield groups of so many records: of numbers of any size, of one size, of a range, equal, large."""
+        """Yield groups of so many records: of numbers of any size, of one size, of a range, equal, a few, large."""
         generator, turns = self._generator, np.arange(count)
 
         def sized(domain: _Domain, bits: Array, alike: bool) -> Array:
@@ -135,6 +142,10 @@ class Domains:
             first = generator.integers(0, max(0, domain.last - count), endpoint=True)
             return _upright(first + generator.permutation(count), domain)
 
+        def few(domain: _Domain) -> Array:
+            chosen = generator.integers(0, domain.own or domain.last + 1, _VALUES_OF_FEW)
+            return generator.choice(chosen, (count, *domain.most.shape))
+
         def largest(domain: _Domain) -> Array:
             if domain.values is not None and domain.values.dtype == object:
                 longest = np.argsort([len(text) for text in domain.values])[-_LONGEST:]
@@ -146,6 +157,7 @@ class Domains:
         yield self._made(count, lambda domain: sized(domain, 1 + turns * domain.bits // count, True))
         yield self._made(count, near)
         yield self._made(count, pairs)
+        yield self._made(count, few)
         yield self._made(count, largest)
         # Lengths of sequences, which some models want in order.
         yield self._made(count, lambda domain: -np.sort(-any_size(domain), axis=0))
@@ -183,8 +195,9 @@ class Domains:
             for index in range(count)
         ]
 
-    def _of_values(self, own: Array, values: Array) -> _Domain:
-        return _Domain(0, np.full(own.shape, len(values) - 1), own.dtype, self._generator.permutation(values))
+    def _of_values(self, array: Array, values: Array, own: int) -> _Domain:
+        every = [*self._generator.permutation(own), *own + self._generator.permutation(len(values) - own)]
+        return _Domain(0, np.full(array.shape, len(values) - 1), array.dtype, values[every], own=own)
 
     def _of_numbers(self, at: int) -> _Domain:
         own = self._record[at]

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -142,6 +142,7 @@ class Influence:
             for record, outputs in zip(records, alone, strict=False)
         }
         self._usual_before: dict[int, list[Array]] = {}
+        self._roundings: dict[int, Rounding] = {}
         # What was tried, for mixtures.
         self._kinds: list[Sequence[Record]] = [records]
 
@@ -294,12 +295,17 @@ class Influence:
 
     def _resized(self, together: Sequence[Array]) -> int | None:
         """Return the index of an output of which the row of the first record differs from that alone."""
-        return next((at for at, array in enumerate(together) if not self._own.explains(at, array[:1])), None)
+        own = self._rounding(self._records[0], *map(self._alone, self._records[:2]))
+        return next((at for at, array in enumerate(together) if not own.explains(at, array[:1])), None)
 
-    @cached_property
-    def _own(self) -> Rounding:
-        record, other = self._records[:2]
-        return Rounding(self._alone, record, self._alone(record), self._alone(other), self._tolerance)
+    def _rounding(self, record: Record, own: Sequence[Array], other: Sequence[Array]) -> Rounding:
+        """Return the rounding of a record, one for all calls if it is a usual one."""
+        known = self._roundings.get(id(record))
+        if known is None:
+            known = Rounding(self._alone, record, own, other, self._tolerance)
+            if any(record is own for own in self._records):
+                self._roundings[id(record)] = known
+        return known
 
     def _allowed(self, size: int) -> int:
         """Return a size that takes neither too long nor too much memory."""
@@ -358,7 +364,7 @@ class Influence:
         alone = {at: self._alone(base.records[at]) for at in chosen}
         for at, own in alone.items():
             other = alone[chosen[chosen.index(at) - 1]] if len(alone) > 1 else self._alone(base.others[0])
-            rounding = Rounding(self._alone, base.records[at], own, other, self._tolerance)
+            rounding = self._rounding(base.records[at], own, other)
             for index, array in enumerate(together):
                 rows = array[at :: len(base.records)]
                 if not (rounding.explains(index, rows) and rounding.explains_places(index, rows)):

@@ -19,6 +19,8 @@ _TRIES_OF_LABELS = 16
 _TIMES = 8
 _MOST_OF_SPREAD = 0.2
 _WITHOUT_DIGITS = 10
+_MOST_VARIANTS = 3
+"""Kernels are of a few kinds, so calls of many sizes make a few variants of a row; a formula makes one for each."""
 _FINE, _COARSE = 2.0**-22, 2.0**-8
 
 
@@ -50,6 +52,8 @@ class Rounding:
         self._other = other
         self._tolerance = tolerance
         self._tried: list[Sequence[Array]] = []
+        # Output → rows that only a share of the spread explains, and that are further apart than rounding.
+        self._variants: dict[int, list[Array]] = {}
 
     def explains(self, output: int, rows: Array) -> bool:
         """Return True if rounding may make these rows of the record's own."""
@@ -69,7 +73,7 @@ class Rounding:
         spread = distance(own, self._other[output])
         spread = spread if np.isfinite(spread) else 0.0
         if far <= self._tolerance * spread * (1 if self._has_digits else _WITHOUT_DIGITS):
-            return True
+            return self._are_few(output, rows, rounding)
         # Infinite if the last digits decide what is a number.
         noise = max((distance(own, self._changed(number)[output]) for number in self._numbers(_TRIES)), default=0.0)
         return far <= min(_TIMES * noise, max(_MOST_OF_SPREAD * spread, _TIMES * rounding))
@@ -87,6 +91,22 @@ class Rounding:
             return True
         noise = max(distance(self._own[output], self._changed(number)[output]) for number in self._numbers(_TRIES))
         return far <= _TIMES * noise
+
+    def _are_few(self, output: int, rows: Array, rounding: float) -> bool:
+        """Return True if a few kinds of kernels may have made these rows, and those of the calls before.
+
+        Calls of each size have rows of their own if the number of records is part of the answer, however little.
+        """
+        if self._tolerance >= ROUGH:
+            return True
+        known = self._variants.setdefault(output, [])
+        for row in rows:
+            if all(distance(row, one) > rounding for one in (self._own[output], *known)):
+                known.append(row)
+        noise = [distance(self._own[output], self._changed(number)[output]) for number in self._numbers(_TRIES)]
+        return len(known) <= _MOST_VARIANTS or _TIMES * max(noise, default=0.0) >= max(
+            distance(self._own[output], one) for one in known
+        )
 
     @property
     def _has_digits(self) -> bool:

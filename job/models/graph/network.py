@@ -53,6 +53,9 @@ _BOUNDED = ("greater", "less", "equal", "clip", "clamp", "bucketize", ".gt", ".g
 _PASSING = ("identity", "cast", "convert", ".lift_fresh", ".detach", ".clone", ".alias", "._to_copy")
 """Parts of the names of operators that return their input."""
 
+_DIRECTIONS = 3
+"""Recurrent layers have fewer directions."""
+
 Values = Sequence[Value | None]
 """Inputs of a node; None for one that is left out."""
 
@@ -125,13 +128,17 @@ class Graph:
     operators: Mapping[str, Operator]
 
     def matrix_sizes(self, most: int, largest: int) -> list[int]:
-        """Return up to so many (`most`) sizes of the first constant matrices, none of them larger than `largest`."""
+        """Return up to so many (`most`) sizes of the first weights, none of them larger than `largest`."""
         found: dict[int, None] = {}
         for node in self.nodes:
             for name in node.inputs:
                 value = self.constants.get(name)
-                if value is not None and value.rank == 2:
-                    found |= dict.fromkeys(size.number for size in value.sizes if size.number <= largest)
+                if value is None or value.rank not in (2, 3):
+                    continue
+                # Those of recurrent layers have the directions, the gates, and what the layer takes.
+                recurrent = value.sizes[2:] if value.sizes[0].number < _DIRECTIONS else ()
+                sizes = value.sizes if value.rank == 2 else recurrent
+                found |= dict.fromkeys(size.number for size in sizes if size.number <= largest)
             if len(found) >= most:
                 break
         return [*found][:most]

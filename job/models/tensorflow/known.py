@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from cluster_serving.job.models.graph.patterns import examples
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS
 from cluster_serving.protocol.inputs import Array
 
@@ -73,13 +74,19 @@ def _keys(session: Any, operation: Any) -> list[Any]:
 
 
 def _constants(graph: Any) -> Iterator[bytes]:
-    """Yield the texts that are inputs of operators, in the graph and its functions."""
+    """Yield the texts that are inputs of operators, in the graph and its functions, and some for its patterns."""
     for nodes in _parts(graph):
         for node in nodes:
+            if "Regex" in node.op:
+                yield from (text.encode() for text in examples(node.attr["pattern"].s.decode("utf-8", "replace")))
             is_text = node.op == "Const" and node.attr["dtype"].type == tf.string.as_datatype_enum
             if is_text and not node.name.startswith(_OF_FILES):
                 texts = node.attr["value"].tensor.string_val[:_MOST_CONSTANTS]
-                yield from (text for text in texts if len(text) <= _MOST_BYTES)
+                for text in texts:
+                    if len(text) <= _MOST_BYTES:
+                        yield text
+                        # It may be a pattern.
+                        yield from (one.encode() for one in examples(text.decode("utf-8", "replace")))
 
 
 def _value(key: Any) -> str | int:

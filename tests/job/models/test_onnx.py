@@ -8,6 +8,7 @@ import pytest
 from onnx import helper
 
 from cluster_serving.job.models import load_model
+from cluster_serving.job.models.graph.onnx.known import known
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from tests.support.payloads import model_zoo
@@ -235,3 +236,46 @@ def test_a_locale_that_is_missing_is_named_with_the_command_that_adds_it(tmp_pat
         model_zoo.save_onnx(tmp_path, [node], {"x": ("STRING", [1])}, {"y": ("STRING", [1])}, {})
         with pytest.raises(ModelError, match=f"needs the locale {name}, .* localedef -i xx_XX -f UTF-8 {name} there"):
             load(tmp_path)
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_the_texts_and_keys_that_a_model_knows_are_tried(tmp_path, within):
+    keys = helper.make_node(
+        "LabelEncoder", ["n"], ["a"], domain="ai.onnx.ml", keys_int64s=[100234, 42], values_int64s=[1, 2]
+    )
+    matched = helper.make_node("RegexFullMatch", ["t"], ["b"], pattern="ERR-[0-9]+")
+    equal = helper.make_node("Equal", ["t", "word"], ["c"])
+    words = helper.make_tensor("word", onnx.TensorProto.STRING, [1], [b"total"])
+    nodes = [keys, matched, equal]
+    graph = helper.make_graph(nodes, "g", [], [], [words])
+    if within:
+        graph = helper.make_graph(
+            [helper.make_node("If", ["t"], ["y"], then_branch=graph, else_branch=graph)], "g", [], []
+        )
+    content = helper.make_model(graph).SerializeToString()
+    assert {*known(content, True)} == {100234, 42, "ERR-0", "ERR-000", "total"}
+    assert known(content, False) == [100234, 42]
+
+
+def test_rows_that_a_word_of_others_changes_do_not_share_calls(tmp_path):
+    node = helper.make_node
+    nodes = [
+        node("LabelEncoder", ["t"], ["l"], domain="ai.onnx.ml", keys_strings=["ok", "warn"], values_int64s=[1, 2]),
+        node("ReduceMax", ["l"], ["most"], keepdims=0),
+        node("Equal", ["most", "two"], ["is"]),
+        node("Cast", ["is"], ["one"], to=onnx.TensorProto.INT64),
+        node("Add", ["l", "one"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("t", onnx.TensorProto.STRING, ["batch"])],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.INT64, ["batch"])],
+        [helper.make_tensor("two", onnx.TensorProto.INT64, [], [2])],
+    )
+    versions = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    onnx.save(helper.make_model(graph, opset_imports=versions, ir_version=9), tmp_path / "model.onnx")
+    model = load(tmp_path)
+    assert model.one_by_one == "output 'y' of a record depends on the others in its batch"
+    (answers,) = model.predict([np.array(["ok", "warn", "ok"], object)])
+    assert answers.tolist() == [1, 3, 1]

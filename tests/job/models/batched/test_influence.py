@@ -49,6 +49,7 @@ DEPENDENT = {
     "the place, by a ten-thousandth": lambda x: x + F(1e-4) * places(x),
     "the place, far behind": lambda x: x + F(1e-2) * (places(x) > 20),
     "the size": lambda x: x * F(1 + 1e-3 * len(x)),
+    "the size, by a hundred-thousandth": lambda x: x * F(1 + 1e-5 * len(x)),
     "the size, of large calls": lambda x: x * F(1.001 if len(x) > 16 else 1),
     "the size, of some calls": lambda x: x * F(1.001 if 5 < len(x) < 20 else 1),
     "the size, of whole blocks": lambda x: x * F(1.001 if len(x) % 8 == 0 and len(x) < 32 else 1),
@@ -247,6 +248,23 @@ def test_texts_that_depend_on_others():
         model = batched(function, (None, 1), named=True, dtype="str")
         assert "depends on the others" in model.one_by_one
     assert batched(lambda x: x + "!", (None, 1), named=True, dtype="str").one_by_one == ""
+
+
+def test_texts_of_a_model_that_agree():
+    def counted(x):
+        counts = np.isin(x, ["red", "blue"]).sum(1)
+        return counts * counts.max()
+
+    raw = Raw(counted, (None, 2), dtype="str")
+    raw.symbols, raw.known = {"x0": ["batch", ""]}, ["red", "blue"]
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
+def test_kernels_of_a_few_kinds_share_calls():
+    # Of 16 bits within a model of 32, say.
+    assert batched(lambda x: x + F(1e-4) * (1 + (len(x) > 8) if len(x) > 1 else 0), (None, 4)).one_by_one == ""
 
 
 def test_a_model_that_refuses_what_is_no_number_shares_calls():

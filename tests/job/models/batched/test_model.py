@@ -377,3 +377,18 @@ def test_a_graph_whose_nodes_and_edges_have_symbols_of_their_own():
     expected = [passed(*one) for one in zip(x, bias, edges, weights, strict=True)]
     np.testing.assert_array_equal(model.predict([x, bias, edges, weights])[0], expected)
     assert model.one_by_one == "its inputs have no batch dimension"
+
+
+def test_a_sequence_with_a_state_of_its_own_is_one_record():
+    def steps(x, h):
+        rows = np.cumsum(np.concatenate([h[np.newaxis, :1], x[:, :1]]), 0)
+        return rows[1:, 0], h + x.sum(0)[:3]
+
+    raw = Raw(steps, (None, 6), (3,), outputs=((None,), (3,)))
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == "its inputs have no batch dimension"
+    x, h = records(20, 6), records(1, 3)[0]
+    rows, state = model.predict([x[np.newaxis], h[np.newaxis]])
+    np.testing.assert_allclose(rows[0], steps(x, h)[0])
+    np.testing.assert_allclose(state[0], steps(x, h)[1])
