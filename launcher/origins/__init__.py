@@ -17,6 +17,7 @@ from cluster_serving.launcher.origins import (
     mlserver,
     seldon,
     served,
+    several,
     storage,
     tensorflow_serving,
     torchserve,
@@ -42,9 +43,7 @@ def read(path: Path) -> Taken:
     """
     if not path.exists():
         raise LaunchError(f"{path} does not exist; name the folder or archive that the other server serves")
-    taken = _of_files(path)
-    for read_manifest in _MANIFESTS.values():
-        taken = taken or read_manifest(path, _of_files)
+    taken = _of_folder(path) if path.is_dir() else _of_files(path) or _of_manifest(path)
     if taken:
         return taken if taken.own or not taken.files else served.check(taken)
     manifests.refuse(path, " or ".join([*kserve.KINDS, *seldon.KINDS]))
@@ -53,6 +52,29 @@ def read(path: Path) -> Taken:
     found = ", ".join(sorted(entry.name for entry in path.iterdir())[:20]) if path.is_dir() else "a file"
     expected = "; ".join([*_ORIGINS, *_MANIFESTS])
     raise LaunchError(f"{path} is not the model of a server that is known here. Found: {found}. Expected: {expected}")
+
+
+def _of_folder(path: Path) -> Taken | None:
+    """Return what a manifest in the folder names if it lies on this machine, else what the files themselves are."""
+    refused = None
+    try:
+        described = _of_manifest(path)
+    except LaunchError as error:
+        described, refused = None, error
+    if described is None or not described.files:
+        taken = _of_files(path) or described
+        if taken is None and refused:
+            raise refused
+        return taken
+    sources = [source for source in described.files.values() if isinstance(source, Path) and path in source.parents]
+    used = {source.relative_to(path).parts[0] for source in sources}
+    described.left += several.unread(path, used | manifests.names(path))
+    return described
+
+
+def _of_manifest(path: Path) -> Taken | None:
+    """Return the models that manifests describe; None if none does."""
+    return next((taken for one in _MANIFESTS.values() if (taken := one(path, _of_files)) is not None), None)
 
 
 def _of_files(path: Path) -> Taken | None:

@@ -1,14 +1,18 @@
 """BentoML: a model of a model store, the store itself, a bento, or the folder of a `bentofile.yaml`."""
 
 import os
+import zipfile
+from collections.abc import Callable
 from functools import partial
+from io import BytesIO
+from math import ceil
 from pathlib import Path
 
 import yaml
 
 from cluster_serving.job.models.folder import holds_model
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import hugging_face, mlflow, several, torchserve
+from cluster_serving.launcher.origins import hugging_face, manifests, mlflow, several, torchserve
 from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
 from cluster_serving.launcher.origins.taken import Source, Taken, external_data, mapping, tree
 
@@ -31,6 +35,9 @@ _NATIVE |= {".skops": "model.skops", ".h5": "model.h5"}
 """Suffix of `saved_model` → its name here."""
 
 _OF_SAVED_MODEL = ("saved_model.pb", "variables/", "assets/", "fingerprint.pb", "keras_metadata.pb")
+_OF_KERAS = ("config.json", "metadata.json", "model.weights.h5")
+"""A model of Keras as a folder, which the same files in an archive are as `*.keras`."""
+
 _REMEDIES = {
     "xgboost": "save it with model.save_model('model/model.ubj')",
     "lightgbm": "save it with model.booster_.save_model('model/model.txt')",
@@ -41,6 +48,8 @@ _REMEDIES = {
 _SIGNATURES = (
     "a job calls the model itself, and shares a call where that changes no answer (docs/explanation/shared-calls.md)"
 )
+_SERVER = "docs/reference/config.md has the sections http and payloadLog, and the keys of a job"
+_SCHEMA = "the model tells its own inputs, which the front end has at /openapi.json"
 _SERVICE = "the code of the service, which is not run: move it into a handler (cluster-serving-init --handler)"
 
 
@@ -55,8 +64,11 @@ def read(path: Path) -> Taken | None:
     for file in (_BENTO, _BENTOFILE):
         if (path / file).is_file():
             return _read_bento(path, file)
+    bentos = [folder for folder in _folders(path) if (folder / _BENTO).is_file()]
+    if bentos:
+        return _read_latest(path, _BENTO, partial(_read_bento, file=_BENTO))
     if (path / _LATEST).is_file() or any(map(_is_model, _folders(path))):
-        return _read_model(_version(path, ""))
+        return _read_name(path, "")
     names = [folder for folder in _folders(path) if any(map(_is_model, _folders(folder)))]
     if not names:
         return None
@@ -75,14 +87,28 @@ def _is_model(folder: Path) -> bool:
 
 
 def _read_name(folder: Path, version: str) -> Taken:
-    return _read_model(_version(folder, version))
+    """Return a version of a model; the latest also names the others."""
+    if version not in ("", _LATEST):
+        return _read_model(_version(folder, version))
+    return _read_latest(folder, _MODEL, _read_model)
 
 
-def _version(folder: Path, version: str) -> Path:
-    """Return the folder of a version of a model; the one that `latest` names, unless it is given."""
+def _read_latest(folder: Path, file: str, read_version: Callable[[Path], Taken]) -> Taken:
+    chosen = _version(folder, "", file)
+    taken = read_version(chosen)
+    others = [one.name for one in _folders(folder) if (one / file).is_file() and one.name != chosen.name]
+    if others:
+        taken.left.append(
+            f"{', '.join(others)} of {folder}: older than the latest; the folder of a version is taken, too"
+        )
+    return taken
+
+
+def _version(folder: Path, version: str, described: str = _MODEL) -> Path:
+    """Return the folder of a version of a model or bento; the one that `latest` names, unless it is given."""
     file = folder / _LATEST
     named = version if version not in ("", _LATEST) else file.read_text("utf8").strip() if file.is_file() else ""
-    found = [one for one in _folders(folder) if _is_model(one)] if folder.is_dir() else []
+    found = [one for one in _folders(folder) if (one / described).is_file()] if folder.is_dir() else []
     if not named and len(found) == 1:
         return found[0]
     chosen = next((one for one in found if one.name == named), None)
@@ -109,11 +135,39 @@ def _read_bento(path: Path, file: str) -> Taken:
     taken = several.take(f"the models of {path / file}", name, readers)
     taken.left.append(f"service of {file}, {fields.take('service')}: {_SERVICE}")
     taken.left += fields.leave(file, FACT, *_FACTS)
+    _take_services(taken, fields, file)
     why = "a job has its own image and packages (docs/how-to/deploy/kubernetes.md)"
     taken.left += fields.leave(file, why, "python", "docker", "conda", "image", "envs", "include", "exclude", "args")
     why = "docs/reference/config.md has the keys of a job, such as maxBatchSize, batchTimeout and requestDeadline"
     taken.left += fields.left(file, why)
     return taken
+
+
+def _take_services(taken: Taken, fields: Fields, file: str) -> None:
+    """Take the options of the only service: its workers, GPU and time limit."""
+    services = fields.parts("services")
+    for service in services:
+        service.take("name"), service.take("service"), service.take("models"), service.take("dependencies")
+        config = service.part("config")
+        if len(services) > 1:
+            continue
+        traffic = config.part("traffic")
+        seconds, workers = traffic.take("timeout"), config.take("workers")
+        if isinstance(seconds, int | float) and seconds > 0:
+            taken.keys["requestDeadline"] = ceil(seconds * 1000)
+        if isinstance(workers, int):
+            taken.keys["modelParallelism"] = workers
+        elif workers:
+            taken.left.append(
+                f"workers {workers} of {file}: modelParallelism, or the section autoscale, sets their number"
+            )
+        if config.part("resources").take("gpu"):
+            taken.keys["device"] = "cuda"
+        taken.left += config.part("resources").left(f"services.config.resources of {file}", manifests.POD)
+        taken.left += traffic.left(f"services.config.traffic of {file}", "maxQueueLength limits the requests that wait")
+        taken.left += config.left(f"services.config of {file}", _SERVER)
+    taken.left += fields.leave(file, _SCHEMA, "schema", "entry_service")
+    fields.take("spec")
 
 
 def _filled(file: Path) -> Fields:
@@ -135,16 +189,8 @@ def _read_model(path: Path) -> Taken:
     fields = _filled(path / _MODEL)
     module = str(fields.take("module") or "").rpartition(".")[2]
     name = str(fields.take("name") or path.resolve().parent.name)
-    if module in ("transformers", "diffusers") or (path / "mlflow_model").is_dir():
-        found = mlflow.read(path / "mlflow_model") if (path / "mlflow_model").is_dir() else hugging_face.read(path)
-        if found is None:
-            raise LaunchError(
-                f"{path} holds no model of {module} that is served: docs/reference/models.md has the formats"
-            )
-        taken = found
-        taken.origin = f"the BentoML model {path}"
-    else:
-        taken = Taken(f"the BentoML model {path}", _files(path, module))
+    taken = _of_another(path, module) or Taken("", _files(path, module))
+    taken.origin = f"the BentoML model {path}"
     taken.name(name)
     others = sorted(file for file in tree(path) if file.startswith("custom_objects"))
     if others:
@@ -154,6 +200,23 @@ def _read_model(path: Path) -> Taken:
     taken.left += fields.leave(_MODEL, FACT, *_FACTS)
     taken.left += fields.left(_MODEL)
     return taken
+
+
+def _of_another(path: Path, module: str) -> Taken | None:
+    """Return a model that the store has as MLflow's or Hugging Face's folder; None if it is neither.
+
+    Raises:
+        LaunchError: If such a folder has no model that is served.
+    """
+    if (path / "mlflow_model").is_dir():
+        found = mlflow.read(path / "mlflow_model")
+    elif module in ("", "models", "transformers", "diffusers"):
+        found = hugging_face.read(path)
+    else:
+        return None
+    if found is None and module not in ("", "models"):
+        raise LaunchError(f"{path} holds no model of {module} that is served: docs/reference/models.md has the formats")
+    return found
 
 
 def _files(path: Path, module: str) -> dict[str, Source | bytes]:
@@ -175,8 +238,19 @@ def _files(path: Path, module: str) -> dict[str, Source | bytes]:
             return {"model.json": file}
         if file.suffix in (".pt", ".pth") and torchserve.is_torchscript(file):
             return {"model.pt": file}
+    if all((path / name).is_file() for name in _OF_KERAS):
+        return {"model.keras": _packed(path)}
     if not saved and holds_model(path):
         return {name: file for name, file in tree(path).items() if name != _MODEL}
-    what = f"a pickle or code ({saved[0].name}), which is not run" if saved else "no file that is served"
+    found = ", ".join(sorted(name for name in tree(path) if name != _MODEL)[:20]) or "it is empty"
+    what = f"a pickle or code ({saved[0].name}), which is not run" if saved else f"no file that is served ({found})"
     remedy = _REMEDIES.get(module, "docs/reference/models.md says what is served, and how to convert other models")
     raise LaunchError(f"{path} holds {what}: {remedy}")
+
+
+def _packed(path: Path) -> bytes:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in _OF_KERAS:
+            archive.write(path / name, name)
+    return content.getvalue()

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -77,6 +76,11 @@ def models(path: Path, known: str, is_model: Callable[[Fields], bool], read: Cal
     return taken
 
 
+def names(path: Path) -> set[str]:
+    """Return the names of the files in a folder that have objects."""
+    return {file.name for file in path.iterdir() if _may_be_one(file) and [*_objects(file)]}
+
+
 def _may_be_one(file: Path) -> bool:
     return file.suffix in _SUFFIXES and file.is_file() and file.stat().st_size <= _MOST_BYTES
 
@@ -108,12 +112,10 @@ def metadata_left(each: Fields) -> list[str]:
     metadata.take("name")
     left = metadata.leave("metadata", FACT, *_FACTS)
     # Their values may be a manifest each.
-    left += [f"the annotation {name}: {POD}" for name in sorted(_mapping(metadata.take("annotations")))]
+    annotations = metadata.part("annotations")
+    left += [f"the annotation {name}: {POD}" for name in annotations.unread()]
+    annotations.left("")
     return left + each.leave("the manifest", FACT, "status")
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return {str(key): each for key, each in value.items()} if isinstance(value, dict) else {}
 
 
 def other(each: Fields, known: str) -> str:

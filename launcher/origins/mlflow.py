@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.origins import several, torchserve
+from cluster_serving.launcher.origins import mlflow_transformers, several, torchserve
 from cluster_serving.launcher.origins.fields import FACT, IN_MODEL, Fields
 from cluster_serving.launcher.origins.taken import REQUIREMENTS, Source, Taken, external_data, member, tree
 
@@ -59,7 +59,8 @@ def _read(path: Path) -> Taken:
             raise ValueError("no flavors")
     except (yaml.YAMLError, AttributeError, ValueError):
         raise LaunchError(f"{path / _FILE} names no flavors; log the model again with MLflow") from None
-    files = _files(path, flavors)
+    found = mlflow_transformers.read(path, flavors)
+    files = found.files if found else _files(path, flavors)
     if not files:
         flavor = next((name for name in (*_REMEDIES, *flavors) if name in flavors), "")
         task = flavors.part("transformers").take("task", "feature-extraction")
@@ -68,6 +69,8 @@ def _read(path: Path) -> Taken:
             f"{path} is a pickle or code ({flavor}), which is not run: {remedy.format(path=path, task=task)}"
         )
     taken = Taken(f"the MLflow model {path}", files)
+    if found:
+        taken.keys, taken.left = found.keys, found.left
     taken.name(path.resolve().name)
     signature = described.part("signature")
     if signature.take("params") not in (None, "null"):
@@ -87,7 +90,12 @@ def _read(path: Path) -> Taken:
     taken.left += described.leave(_FILE, "examples of records, which a client may send", "saved_input_example_info")
     taken.left += described.left(_FILE)
     used = set(taken.files.values())
-    others = sorted(name for name, file in tree(path).items() if name not in _BESIDE and file not in used)
+    hidden = mlflow_transformers.FOLDERS if found else ()
+    others = sorted(
+        name
+        for name, file in tree(path).items()
+        if name not in _BESIDE and file not in used and not name.startswith(hidden)
+    )
     if others:
         taken.left.append(f"{', '.join(others)}: files that no job reads; copy what a handler needs")
     return taken
@@ -96,6 +104,8 @@ def _read(path: Path) -> Taken:
 def _take_answer(taken: Taken, flavor: str, kind: Any) -> None:
     """Name the output with which MLflow's own server answers alone, for a booster that may be a classifier."""
     if flavor in ("xgboost", "lightgbm", "catboost"):
+        if str(kind).endswith(("Regressor", "Ranker")):
+            return
         is_label = "lassifier" in str(kind) or flavor == "catboost"
         output = "label" if is_label else "probabilities"
         taken.left.append(
@@ -139,7 +149,8 @@ def _files(path: Path, flavors: Fields) -> dict[str, Source | bytes]:
             return {"model.pt2": member(path, f"{data}/model.pt2")}
         file = member(path, f"{data}/model.pth")
         return {"model.pt": file} if torchserve.is_torchscript(file) else {}
-    return _of_tensorflow(path, tensorflow) if [*tensorflow] else {}
+    kept = tensorflow if [*tensorflow] else flavors.part("keras")
+    return _of_tensorflow(path, kept) if [*kept] else {}
 
 
 def _of_tensorflow(path: Path, flavor: Fields) -> dict[str, Source | bytes]:

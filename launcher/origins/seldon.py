@@ -1,6 +1,7 @@
 """Seldon Core: a file with a `SeldonDeployment` of Core 1, or with `Model` objects of Core 2."""
 
 from pathlib import Path
+from typing import Any
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.origins import manifests, storage
@@ -18,11 +19,19 @@ _SERVERS |= {"MLFLOW": "mlflow", "HUGGINGFACE": "huggingface"}
 _NAME = "clients name the job, jobName"
 _HANDLER = "move its code into a handler (cluster-serving-init --handler)"
 _SECRETS = "docs/how-to/model-stores.md says where a job looks for credentials"
-_CONTAINERS = f"set device: cuda if its containers have a GPU; {POD}"
+_SSL = "the section http has the certificate of the front end (docs/how-to/security.md)"
+_VARIABLES = dict.fromkeys(("GUNICORN_WORKERS", "GUNICORN_THREADS"), REPLICAS)
+"""Variable of a container → what to do instead."""
+
 _SHARE = "a canary or a shadow is started with cluster-serving-cli update (docs/how-to/changes.md)"
+_FILTERS = "postProcessing makes classes of logits (docs/reference/values.md)"
 _PARAMETERS = {
     "signature_name": "inputs and outputs name the tensors of another signature than serving_default",
     "model_name": _NAME,
+    "model_input": "inputs names the tensors that clients send",
+    "model_output": "outputs names the tensors of an answer",
+    "task": _FILTERS,
+    "pretrained_tokenizer": "its tokenizer.json lies beside the model (docs/how-to/texts-and-tables.md)",
     "xtype": "columns of a table are sent by their names",
     "pretrained_model": "export it with optimum-cli, and take that folder over (docs/how-to/convert-models.md)",
 }
@@ -46,17 +55,15 @@ def _read(each: Fields, read_folder: storage.Reader) -> Taken:
     if each.take("kind") == "Model":
         _take_model(taken, spec, read_folder)
     else:
-        _take_deployment(taken, spec, read_folder)
+        _take_deployment(taken, spec, each.part("metadata"), read_folder)
     taken.left += manifests.metadata_left(each)
     taken.left += each.left(f"the {name}")
     return taken
 
 
 def _take_model(taken: Taken, spec: Fields, read_folder: storage.Reader) -> None:
-    kinds = [str(kind) for kind in spec.every("requirements")]
+    kinds = [str(kind) for kind in (*spec.every("requirements"), *spec.every("modelType"))]
     address = str(spec.take("storageUri") or spec.take("uri") or "")
-    why = "modelPath names the folder of a version; of folders on this machine modelVersion chooses one"
-    taken.left += spec.leave("spec", why, "artifactVersion")
     if "llm" in spec or "explainer" in spec:
         raise LaunchError(
             f"{taken.origin} is {'an explainer' if 'explainer' in spec else 'a language model'}: {_HANDLER}"
@@ -64,15 +71,27 @@ def _take_model(taken: Taken, spec: Fields, read_folder: storage.Reader) -> None
     if spec.take("replicas", 1) != 1:
         taken.left.append(f"replicas {spec.take('replicas')} of spec: {REPLICAS}")
     taken.left += spec.leave("spec", REPLICAS, "minReplicas", "maxReplicas", "scalingSpec")
-    taken.left += spec.leave("spec", PAYLOADS, "logger", "dataflow")
+    taken.left += spec.leave("spec", PAYLOADS, "logger")
+    taken.left += spec.leave("spec", "results are in Redis until resultTtl is over; no topics are made", "dataflow")
+    version = spec.take("artifactVersion")
     taken.left += spec.leave("spec", _SECRETS, "secretName", "storageSecretName")
     for part in spec.parts("parameters"):
         taken.left.append(f"the parameter {part.take('name')} ({part.take('value')}) of spec: docs/reference/config.md")
     taken.left += spec.left("spec", "a job is its own server: docs/how-to/deploy/kubernetes.md")
     storage.take(taken, address, kinds or ["mlserver"], read_folder)
+    if version is not None:
+        _take_version(taken, version)
 
 
-def _take_deployment(taken: Taken, spec: Fields, read_folder: storage.Reader) -> None:
+def _take_version(taken: Taken, version: Any) -> None:
+    """Take the number of the subfolder that is served, if the model has one of that number here."""
+    if any(name.startswith(f"{version}/") for name in taken.files):
+        taken.keys["modelVersion"] = version
+    else:
+        taken.left.append(f"artifactVersion {version} of spec: modelPath names the folder of a version: add its number")
+
+
+def _take_deployment(taken: Taken, spec: Fields, metadata: Fields, read_folder: storage.Reader) -> None:
     predictors = spec.parts("predictors")
     if not predictors:
         raise LaunchError(f"{taken.origin} has no predictors")
@@ -89,11 +108,45 @@ def _take_deployment(taken: Taken, spec: Fields, read_folder: storage.Reader) ->
     first.take("name"), first.take("traffic"), first.take("shadow")
     where = f"the predictor {first.take('name')}"
     taken.left += first.leave(where, manifests.EXPLAINER, "explainer")
-    taken.left += first.left(where, POD, {"componentSpecs": _CONTAINERS})
+    for part in first.parts("componentSpecs"):
+        _take_component(taken, part, f"componentSpecs of {where}")
+    taken.left += first.leave(where, _SSL, "ssl")
+    _take_annotations(taken, metadata, spec, first)
+    taken.left += first.left(where, POD)
     if str(protocol := spec.take("protocol") or spec.take("transport") or "seldon") == "seldon":
         taken.left.append(f"protocol {protocol}: {_SELDON}")
     taken.left += spec.leave("spec", _NAME, "name")
     taken.left += spec.left("spec", POD)
+
+
+def _take_component(taken: Taken, component: Fields, where: str) -> None:
+    """Take the GPU of the containers beside a model."""
+    if component.take("replicas", 1) != 1:
+        taken.left.append(f"replicas {component.take('replicas')} of {where}: {REPLICAS}")
+    taken.left += component.leave(where, REPLICAS, "hpaSpec", "kedaSpec")
+    pod = component.part("spec")
+    for container in pod.parts("containers"):
+        limits = container.part("resources").part("limits")
+        if str(limits.take("nvidia.com/gpu") or 0) not in ("0", ""):
+            taken.keys["device"] = "cuda"
+        container.take("name")
+        for variable in container.parts("env"):
+            # Its value may be a secret.
+            variable.take("value"), variable.take("valueFrom")
+            name = str(variable.take("name"))
+            taken.left.append(f"the variable {name} of {where}: {_VARIABLES.get(name, POD)}")
+        taken.left += container.leave(where, "a job computes with an engine of its own", "image", "imagePullPolicy")
+    taken.left += component.left(where, POD)
+
+
+def _take_annotations(taken: Taken, *parts: Fields) -> None:
+    """Take the time limit of a request, which an object, its specification or a predictor may have."""
+    for part in parts:
+        found = part.part("annotations")
+        for name in ("seldon.io/rest-timeout", "seldon.io/grpc-timeout"):
+            value = str(found.take(name, ""))
+            if value.isdecimal() and int(value):
+                taken.keys["requestDeadline"] = max(int(value), taken.keys.get("requestDeadline", 0))
 
 
 def _share(predictor: Fields) -> float:

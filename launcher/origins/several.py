@@ -58,9 +58,8 @@ def take(origin: str, name: str, readers: Mapping[str, Callable[[], Taken]]) -> 
 def _add(models: dict[str, Taken], taken: Taken, place: str) -> None:
     name = taken.keys["jobName"]
     if "modelPath" in taken.keys:
-        raise LaunchError(
-            f"a folder of models holds files: give it a job of its own, with modelPath: {taken.keys['modelPath']}"
-        )
+        own = f"a folder of models holds files: give it a job of its own, with modelPath: {taken.keys['modelPath']}"
+        raise LaunchError("; ".join([own, *taken.left]))
     if taken.own:
         raise LaunchError("it has several models itself: take its folder over, cluster-serving-init --from FOLDER")
     if not taken.files:

@@ -22,6 +22,7 @@ _FORMATS = {
     "keras": "",
     "pytorch": "copy the folder here, and take over its archives: cluster-serving-init --from model-store",
     "triton": "copy the folder here, and take it over: cluster-serving-init --from FOLDER",
+    "mlserver": "copy the folder here, and take it over: cluster-serving-init --from FOLDER",
     "mlflow": "copy the folder here, and take it over: cluster-serving-init --from FOLDER",
     "huggingface": "copy the folder here, and take it over: cluster-serving-init --from FOLDER",
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster_serving.launcher.origins import text_proto
-from cluster_serving.launcher.origins.fields import Fields
+from cluster_serving.launcher.origins.fields import NO_KEY, Fields
 from cluster_serving.launcher.origins.taken import Taken
 
 SUFFIXES = (".config", ".conf", ".cfg", ".pbtxt", ".proto", ".txt", "")
@@ -30,6 +30,17 @@ _WAYS = {
     "low_priority_max_batch_size": "a request names its priority, as in X-Priority (docs/how-to/limits.md)",
 }
 _TLS = frozenset({"server_key", "server_cert", "custom_ca", "client_verify"})
+_WARM = "a job computes records of its own at its start"
+_LEGACY = {
+    "session_config": "threadPerModel has the threads of a session, and device its device",
+    "enable_model_warmup": _WARM,
+    "model_warmup_options": _WARM,
+    "saved_model_tags": "the graph with the tag serve is loaded",
+    "prefer_tflite_model": "the SavedModel is loaded",
+    "enable_session_metadata": "the model's name and version are in metrics and answers of the v2 protocol",
+}
+"""Field of a platform → what to do instead."""
+
 _METRICS = "the front end has /metrics for Prometheus on its own port (docs/how-to/monitoring.md)"
 
 
@@ -83,7 +94,8 @@ def _take_platforms(models: list[Taken], file: Path, fields: Fields) -> list[str
         for config in [part for name in adapter for part in adapter.parts(name)]:
             legacy = config.part("legacy_config")
             left += _take_batching(models, file.name, legacy.part("batching_parameters"))
-    return left + fields.left(file.name, "threadPerModel has the threads of a session, and device its device")
+            left += legacy.left(f"legacy_config of {file.name}", NO_KEY, _LEGACY)
+    return left + fields.left(file.name)
 
 
 def _take_batching(models: list[Taken], file: str, fields: Fields) -> list[str]:

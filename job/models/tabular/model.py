@@ -9,7 +9,9 @@ import numpy as np
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.ports import choose
 from cluster_serving.job.models.tabular.features import Features
+from cluster_serving.job.models.tabular.refused import refusal
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.inputs import Array
 
 LABEL, PROBABILITIES, VALUE = "label", "probabilities", "value"
@@ -29,6 +31,9 @@ class TabularModel(Model):
     row_wise = True
     takes_missing = True
 
+    refusals: tuple[type[Exception], ...] = (ValueError, TypeError)
+    """Classes of the errors by which the library refuses values."""
+
     def _serve(self, features: Features, options: ModelOptions) -> None:
         """Set the inputs, and the outputs, which are those for a sample."""
         self._features, self.inputs = features, features.inputs
@@ -38,8 +43,16 @@ class TabularModel(Model):
         self._wanted = {spec.name for spec in self.outputs}
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
-        answers = self._answers(self._table(self._features.read(inputs)), self._wanted)
+        try:
+            answers = self._compute(inputs)
+        except self.refusals as error:
+            if not isinstance(error, ServingError) and len(inputs[0]) == 1:
+                raise refusal(self.inputs, self._features, inputs, self._compute, error) from error
+            raise
         return [_array(answers[spec.name]) for spec in self.outputs]
+
+    def _compute(self, inputs: Sequence[Array]) -> Mapping[str, Any]:
+        return self._answers(self._table(self._features.read(inputs)), self._wanted)
 
     def sample(self, batch: int | None) -> list[Array]:
         """Return rows of zeros, and of texts and categories that the model knows; see `Model.sample`."""

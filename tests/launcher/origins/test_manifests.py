@@ -148,11 +148,69 @@ def test_models_of_seldon_with_files_on_this_machine_become_a_folder_of_models(t
     for line in (
         "a: memory of spec",
         "b: replicas 2 of spec",
-        "b: artifactVersion of spec",
+        "b: artifactVersion 3 of spec: modelPath names the folder of a version",
         "the model Model c: ",
         "Pipeline without a name: call its models from a handler",
     ):
         assert line in said
+
+
+def test_gpus_time_limits_and_scaling_of_a_deployment(tmp_path):
+    keys, said, _ = read(
+        tmp_path,
+        SELDON
+        + """
+metadata: {name: a, annotations: {seldon.io/rest-timeout: "5000", other: x}}
+spec:
+  protocol: v2
+  predictors:
+  - componentSpecs:
+    - hpaSpec: {maxReplicas: 3}
+      pdbSpec: {minAvailable: 1}
+      spec:
+        containers:
+        - name: c
+          env: [{name: GUNICORN_WORKERS, value: "2"}]
+          resources: {limits: {nvidia.com/gpu: 1, cpu: 2}}
+    graph: {implementation: TRITON_SERVER, modelUri: 's3://b/m'}
+""",
+    )
+    assert keys == {"jobName": "a", "modelPath": "s3://b/m", "device": "cuda", "requestDeadline": 5000}
+    for line in (
+        "hpaSpec of componentSpecs of the predictor None: copies are slots",
+        "the variable GUNICORN_WORKERS of componentSpecs of the predictor None: copies are slots",
+        "pdbSpec, spec.containers.resources.limits.cpu of componentSpecs of the predictor None: ",
+        "the annotation other: ",
+    ):
+        assert line in said
+    assert "rest-timeout" not in said
+
+
+def test_a_folder_with_a_manifest_is_what_the_manifest_names_if_that_is_here(tmp_path):
+    """One of the folders beside it would be a model of Triton by itself."""
+    for place in ("a/1", "b"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "model.onnx").touch()
+    (tmp_path / "notes").touch()
+    specs = {"a": "modelType: onnx, artifactVersion: 1, dataflow: {cleanTopicsOnDelete: true}", "b": "server: s"}
+    documents = [
+        MODEL + f"metadata: {{name: {name}}}\nspec: {{storageUri: '{tmp_path / name}', {rest}}}\n"
+        for name, rest in specs.items()
+    ]
+    (tmp_path / "m.yaml").write_text("---\n".join(documents))
+    taken = origins.read(tmp_path)
+    assert taken.own == {"a": {"modelVersion": 1}, "b": {}}
+    assert [line for line in taken.left if "not read" in line] == [
+        f"notes in {tmp_path}: not read; copy what a handler needs from there"
+    ]
+    # Files elsewhere are not preferred to those that are here, and a manifest that is refused keeps none back.
+    for text in (MODEL + "metadata: {name: x}\nspec: {storageUri: 's3://b/m'}\n", MODEL + "spec: {llm: {}}\n"):
+        (tmp_path / "m.yaml").write_text(text)
+        assert [*origins.read(tmp_path).files] == ["1/model.onnx"]
+    for name in ("a", "b"):
+        (tmp_path / name).rename(tmp_path.parent / f"{tmp_path.name}-{name}")
+    with pytest.raises(LaunchError, match="is a language model"):
+        origins.read(tmp_path)
 
 
 def test_services_of_one_name_in_two_namespaces_are_both_told_of(tmp_path):

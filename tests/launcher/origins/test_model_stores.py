@@ -1,6 +1,8 @@
 """Models in the stores of BentoML and MLServer, in the words that these write."""
 
+import io
 import json
+import zipfile
 
 import pytest
 import yaml
@@ -66,6 +68,53 @@ def test_a_store_and_a_bento(tmp_path):
     assert taken.keys == {"jobName": "shop"} and taken.files["iris/model.ubj"].read_bytes() == b"1"
     said = "\n".join(taken.left)
     for line in ("service of bento.yaml, service:Shop: the code", "python of bento.yaml", "x of bento.yaml: docs/"):
+        assert line in said
+
+
+def test_a_model_of_keras_is_packed_as_keras_writes_it(tmp_path):
+    """BentoML keeps the members of the archive as files."""
+    members = {"config.json": b"{}", "metadata.json": b"{}", "model.weights.h5": b"weights"}
+    folder = bento_model(tmp_path, "net", "v1", "keras")
+    for name, content in members.items():
+        (folder / name).write_bytes(content)
+    taken = origins.read(folder)
+    assert [*taken.files] == ["model.keras"]
+    with zipfile.ZipFile(io.BytesIO(taken.files["model.keras"])) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == members
+
+
+def test_a_folder_of_hugging_face_in_a_store(tmp_path):
+    folder = bento_model(tmp_path, "reader", "v1", "")
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").touch()
+    with pytest.raises(LaunchError, match="holds weights .*optimum-cli export onnx"):
+        origins.read(tmp_path / "reader")
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").touch()
+    bento_model(tmp_path, "reader", "v0", "onnx", saved_model__onnx=b"").parent.joinpath("latest").write_text("v1")
+    taken = origins.read(tmp_path / "reader")
+    assert taken.keys == {"jobName": "reader"} and [*taken.files] == ["model.onnx"]
+    assert taken.left[-1].startswith(f"v0 of {tmp_path}/reader: older than the latest")
+
+
+def test_the_latest_bento_and_the_options_of_its_service(tmp_path):
+    bento_model(tmp_path / "models", "iris", "v1", "xgboost", saved_model__ubj=b"1")
+    bento = tmp_path / "bentos" / "shop" / "b2"
+    bento.mkdir(parents=True)
+    config = {"workers": 2, "traffic": {"timeout": 1.5, "concurrency": 8}, "resources": {"gpu": 1, "cpu": "2"}}
+    service = {"name": "shop", "models": [{"tag": "iris:v1"}], "dependencies": [], "config": config | {"http": {}}}
+    described = {"service": "service:Shop", "name": "shop", "models": ["iris:v1"], "services": [service], "spec": 2}
+    (bento / "bento.yaml").write_text(yaml.safe_dump(described | {"schema": {"routes": []}}))
+    (bento.parent / "latest").write_text("b2")
+    taken = origins.read(bento.parent)
+    assert taken.keys == {"jobName": "iris", "requestDeadline": 1500, "modelParallelism": 2, "device": "cuda"}
+    said = "\n".join(taken.left)
+    for line in (
+        "cpu of services.config.resources of bento.yaml: ",
+        "concurrency of services.config.traffic of bento.yaml: maxQueueLength",
+        "http of services.config of bento.yaml: docs/reference/config.md",
+        "schema of bento.yaml: the model tells its own inputs",
+    ):
         assert line in said
 
 
@@ -174,6 +223,55 @@ def test_files_of_mlflow_keep_their_kind_and_its_method(tmp_path, flavors, files
     taken = origins.read(folder)
     assert [*taken.files] == files and taken.keys == {"jobName": "a"} | keys
     assert "input_example.json: files that no job reads; copy what a handler needs" in taken.left
+
+
+@pytest.mark.parametrize(
+    ("flavors", "folder"),
+    [
+        (
+            "sentence_transformers: {code: null}, python_function: {data: model.sentence_transformer}",
+            "model.sentence_transformer",
+        ),
+        ("transformers: {task: text-classification, model_binary: model, components: [tokenizer]}", "model"),
+    ],
+)
+def test_folders_of_hugging_face_in_a_model_of_mlflow(tmp_path, flavors, folder):
+    foreign.mlflow(tmp_path / "a", f"flavors: {{{flavors}}}")
+    model = tmp_path / "a" / folder
+    model.mkdir()
+    (model / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
+    (model / "model.safetensors").touch()
+    tokenizer = tmp_path / "a" / "components" / "tokenizer"
+    tokenizer.mkdir(parents=True)
+    (tokenizer / "tokenizer.json").touch()
+    copy = f"keeps tokenizer.json apart from the model: run cp {tmp_path}/a/components/\\*/\\* {model}"
+    with pytest.raises(
+        LaunchError, match=f"{copy} first; .* holds weights .*--task text-classification --model {model}"
+    ):
+        origins.read(tmp_path / "a")
+    (model / "onnx").mkdir()
+    (model / "onnx" / "model.onnx").touch()
+    with pytest.raises(LaunchError, match=f"{copy}, then cluster-serving-init --from {tmp_path}/a"):
+        origins.read(tmp_path / "a")
+    (model / "tokenizer.json").touch()
+    taken = origins.read(tmp_path / "a")
+    assert [*taken.files] == ["model.onnx", "tokenizer.json"] and taken.keys["jobName"] == "a"
+
+
+def test_other_flavors_of_mlflow(tmp_path):
+    (tmp_path / "k" / "data").mkdir(parents=True)
+    (tmp_path / "k" / "data" / "model.keras").touch()
+    foreign.mlflow(tmp_path / "k", "flavors: {keras: {data: data, keras_version: 3.15.1}}")
+    assert [*origins.read(tmp_path / "k").files] == ["model.keras"]
+    foreign.mlflow(tmp_path / "c", "flavors: {catboost: {data: model.cb, model_type: CatBoostRegressor}}", "model.cb")
+    assert "what MLflow answers" not in "".join(origins.read(tmp_path / "c").left)
+    for fields, message in (
+        ("peft_adaptor: peft", "holds an adapter .*merge_and_unload"),
+        ("source_model_name: org/net", "names the model org/net of the Hub, and holds no weights"),
+    ):
+        foreign.mlflow(tmp_path / "t", f"flavors: {{transformers: {{{fields}}}}}")
+        with pytest.raises(LaunchError, match=message):
+            origins.read(tmp_path / "t")
 
 
 def test_a_model_of_catboost_in_another_format_is_refused(tmp_path):

@@ -11,7 +11,8 @@ num_batch_threads { value: 8 } allowed_batch_sizes: 8 allowed_batch_sizes: 128 n
 PLATFORM = """
 platform_configs { key: "tensorflow" value { source_adapter_config {
   [type.googleapis.com/tensorflow.serving.SavedModelBundleSourceAdapterConfig] { legacy_config {
-    session_config { intra_op_parallelism_threads: 4 } batching_parameters { max_batch_size { value: 64 } } } } } } }
+    session_config { intra_op_parallelism_threads: 4 } saved_model_tags: "serve"
+    batching_parameters { max_batch_size { value: 64 } } } } } } }
 """
 MODELS = "model_config_list { config { name: 'a' base_path: '/m/a' } config { name: 'b' base_path: '/m/b' } }"
 
@@ -41,10 +42,11 @@ def test_the_batches_of_a_platform(models):
     (models / "a" / "platform.pbtxt").write_text(PLATFORM)
     taken = origins.read(models / "a")
     assert taken.keys == {"jobName": "a", "watchModel": True, "maxBatchSize": 64}
-    assert taken.left[-1].endswith(
-        "SavedModelBundleSourceAdapterConfig].legacy_config.session_config of platform.pbtxt: threadPerModel has the "
-        "threads of a session, and device its device"
-    )
+    assert taken.left[-2:] == [
+        "saved_model_tags of legacy_config of platform.pbtxt: the graph with the tag serve is loaded",
+        "session_config of legacy_config of platform.pbtxt: threadPerModel has the threads of a session, and device "
+        "its device",
+    ]
 
 
 def test_a_model_has_batches_of_its_own_before_those_of_all(models):

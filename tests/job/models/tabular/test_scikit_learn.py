@@ -27,10 +27,11 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
+from cluster_serving import Predictor
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.tabular.scikit_learn import _jobs
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from tests.support.fixtures.tabular import answers, assert_classified, described
 from tests.support.lazy import Lazy
 from tests.support.payloads import tables
@@ -73,6 +74,28 @@ def test_a_transformer_and_a_clustering_are_served(tmp_path):
     np.testing.assert_allclose(answers(tmp_path, x[:9])["y"], model.transform(x[:9]))
     model = dumped(tmp_path, KMeans(3, n_init=1, random_state=0).fit(x))
     np.testing.assert_array_equal(answers(tmp_path, x[:9])["value"], model.predict(x[:9]))
+
+
+def test_a_value_that_an_estimator_refuses_is_the_error_of_its_client_and_of_its_row_alone(tmp_path):
+    x, y = tables.iris()
+    frame = tables.frame(x)[["sepal_width", "petal_width"]].assign(size=np.where(x[:, 2] > 3, "long", "short"))
+    columns = ColumnTransformer([("n", StandardScaler(), [0, 1]), ("t", OneHotEncoder(), ["size"])])
+    model = dumped(tmp_path, make_pipeline(columns, LogisticRegression(max_iter=500)).fit(frame, y))
+    good = frame.iloc[0].to_dict()
+    refused = {
+        "input 'petal_width' is null, which the model refuses: Input X contains NaN.": {"petal_width": None},
+        "input 'petal_width' is inf, which the model refuses: Input X contains infinity": {"petal_width": np.inf},
+        "input 'size' is 'huge', which the model refuses: Found unknown categories": {"size": "huge"},
+        "input 'sepal_width' is null, which the model refuses: Input X": dict.fromkeys(good),
+    }
+    *found, last = Predictor(tmp_path).records([good, *(good | values for values in refused.values()), good])
+    for error, message in zip(found[1:], refused, strict=True):
+        assert isinstance(error, InvalidInput) and str(error).startswith(message), error
+    for outputs in (found[0], last):
+        np.testing.assert_allclose(outputs["probabilities"], model.predict_proba(frame[:1])[0])
+    dumped(tmp_path, KNeighborsClassifier().fit(x, y))
+    (error,) = Predictor(tmp_path).records([{"x": [1.0, 2.0, None, 4.0]}])
+    assert str(error).startswith("value 2 of input 'x' is null, which the model refuses: Input X contains NaN.")
 
 
 def test_columns_of_a_data_frame_are_inputs_numbers_and_texts(tmp_path):
