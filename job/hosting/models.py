@@ -21,10 +21,12 @@ from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.hosting import deaths, now
 from cluster_serving.job.hosting.change import Change
+from cluster_serving.job.hosting.fetched import fetched
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel
 from cluster_serving.job.loading.figures import process_gauges
 from cluster_serving.job.loading.secret import SECRET_TIMEOUT, wait_for_secret
 from cluster_serving.job.options import HostedOptions, JobOptions
+from cluster_serving.job.remote.url import ModelUrl, is_url
 from cluster_serving.job.slot_model import load_error
 from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnavailable
 from cluster_serving.protocol.host import memory
@@ -212,8 +214,12 @@ class HostedModels:
         if one.refused:
             raise ModelError(one.refused)
         rights.check(self.client, one.name)
-        own = self._options.of_hosted(one)
-        return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
+        own = fetched(self._options.of_hosted(one))
+        try:
+            return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
+        except Exception as error:
+            known = load_error(error)
+            raise type(known)(own.model.as_configured(str(known))) from error
 
     def begin(self, one: HostedOptions, kept: Mapping[str, str]) -> Change:
         """Return the change to a model as its record says, which is loaded if it can be."""
@@ -314,7 +320,9 @@ class HostedModels:
         was_changed = any(any(fields.values()) for fields in self.kept.values())
         if not (self.served or was_changed):
             told = "; ".join(f"{name}: {report.error}" for name, report in [*self.reports.items()][:_MOST_TOLD])
-            raise ModelError(f"none of the models of {options.model.path} can be loaded; {told}")
+            path = options.model.path
+            place = ModelUrl.parse(path) if is_url(path) else path
+            raise ModelError(f"none of the models of {place} can be loaded; {told}")
         self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
 
     def _at_once(self, change: Change) -> None:

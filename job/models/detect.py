@@ -91,6 +91,17 @@ def holds_model(folder: Path) -> bool:
         return False
 
 
+def holds_several(names: Iterable[str]) -> bool:
+    """Return True if a folder with these names may hold several models: it has subfolders, and no model itself."""
+    names = [name for name in names if not name.startswith(".")]
+    if not any(name.endswith("/") for name in names) or any(map(is_model_file, names)):
+        return False
+    try:
+        return not identify(names, "")
+    except ModelError:
+        return True
+
+
 def is_model_file(name: str) -> bool:
     """Return True for the name of a part of a model; that of a subfolder ends with `/`.
 

@@ -1,36 +1,44 @@
-"""Survey of a model in a store: what can be told of it without fetching it.
+"""Survey of what is in a store: what can be told of a model, or of several, without fetching them.
 
 Usage: python -m cluster_serving.job.programs.inspection
 
-Standard input has JSON: the `address`, and the `handler` of the options. The process prints JSON: the `engine` of the
-model, or an empty text if the model is an archive; its `size` in bytes, or null; `text`, true if it may have a
-tokenizer; or the `error`, with `certain` if the TaskManagers would meet the same error.
+Standard input has JSON: the `address`; the `handler` of the options; and `picture`, an empty folder, or an empty text.
+The process prints JSON: the `engine` of the model, or an empty text if the model is an archive; its `size` in bytes, or
+null; `text`, true if it may have a tokenizer; or the `error`, with `certain` if the TaskManagers would meet the same
+error. If the address holds subfolders alone, `several` is true, and the folder gets their picture (`programs.picture`).
 """
 
 import json
 import sys
+from pathlib import Path
 
-from cluster_serving.job.models.detect import HANDLER, check_engine, identify, is_handled
+from cluster_serving.job.models.detect import HANDLER, check_engine, holds_several, identify, is_handled
 from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.options import ModelOptions
+from cluster_serving.job.programs import picture
 from cluster_serving.job.remote.fetch import parse
 from cluster_serving.job.remote.store import Denied, Store, Unreachable
 from cluster_serving.protocol.errors import ModelError
 
 
-def inspect(address: str, handler: str = "") -> dict[str, object]:
+def inspect(address: str, handler: str = "", shown_in: str = "") -> dict[str, object]:
     """Return engine and size of the model at an address, the requirement that installs the engine, and if it has texts.
 
+    Of several models the size alone is known; `shown_in` is an empty folder that gets their picture.
+
     Raises:
-        ModelError: If the store does not answer, or does not hold exactly one model whose engine is installed.
+        ModelError: If the store does not answer, or holds no model, or one whose engine is not installed.
     """
     url = parse(address)
-    files = Store(url).files()
+    store = Store(url)
+    files = store.files()
     sizes = [file.size for file in files.values()]
     size = None if None in sizes else sum(size or 0 for size in sizes)
     if url.archive:
         return {"engine": "", "requirement": "", "size": size, "text": True}
     names = {top + separator for top, separator, _ in (name.partition("/") for name in files)}
+    if shown_in and holds_several(names) and picture.write(store, files, Path(shown_in)):
+        return {"several": True, "engine": "", "requirement": "", "size": size, "text": True}
     handled = is_handled(names, ModelOptions(address, handler=handler))
     format = HANDLER if handled else identify(names, str(url)).format
     check_engine(format, address)
@@ -42,7 +50,7 @@ def main() -> None:
     """Print what is known of the model."""
     try:
         given = json.load(sys.stdin)
-        result = inspect(given["address"], given["handler"])
+        result = inspect(given["address"], given["handler"], given["picture"])
     except ModelError as error:
         result = {"error": str(error), "certain": not isinstance(error, Unreachable | Denied)}
     print(json.dumps(result))

@@ -25,6 +25,7 @@ from cluster_serving.launcher.jobs.restart import restart as restart_job
 from cluster_serving.launcher.rollout import change, model_change
 from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import front_end
+from cluster_serving.launcher.shipping.inspection import shown
 from cluster_serving.launcher.terminal import Progress, console
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.slots import SlotReport
@@ -71,7 +72,7 @@ def update(
     config = logged_config(config_path)
     front_end.check(config, config_path, False)
     if job not in (None, config.job_name):
-        if repository.find(config) and not (canary or shadow or in_place):
+        if repository.find(shown(config)) and not (canary or shadow or in_place):
             _change_model(config, job or config.job_name, model_change.load)
             return
         raise LaunchError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from redis.exceptions import RedisError
 
 from cluster_serving.job.models.folder import check_model
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
@@ -20,6 +21,7 @@ from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import flink_home, front_end, memory, redis_server, state
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.services.redis_version import RedisVersion
+from cluster_serving.launcher.shipping.inspection import shown
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.settings.errors import SettingsError
@@ -113,16 +115,19 @@ def _flink(config: Config) -> tuple[str, str]:
 
 
 def _model(config: Config) -> tuple[str, str]:
-    if several := repository.find(config):
+    if several := repository.find(shown(config)):
+        place = repository.place(config.model_path)
         if problem := repository.problem(config, several) or repository.misplacement(config, several.misplaced):
-            return FAILED, f"{config.model_path} holds several models: {problem}"
-        refused = {**_refused(config, several.names), **_failed(config, several.names)}
+            return FAILED, f"{place} holds several models: {problem}"
+        # Those at an address are checked where they are fetched.
+        refused = {} if is_url(config.model_path) else _refused(config, several.names)
+        refused |= _failed(config, several.names)
         told = [f"{name} ({reason})" for name, reason in refused.items()]
         good = [name for name in several.names if name not in refused]
         state = (WARNING if good else FAILED) if refused else OK
         missing = f"; not served: {'; '.join([*told, *several.ignored])}" if told or several.ignored else ""
         of = f"{len(good)} of " if refused else ""
-        return state, f"{of}{len(several.names)} models in {config.model_path}: {', '.join(good) or 'none'}{missing}"
+        return state, f"{of}{len(several.names)} models in {place}: {', '.join(good) or 'none'}{missing}"
     found = check_model(model_options(versions.resolved(config)))
     return OK, f"{found.format} in {config.model_path}"
 

@@ -23,6 +23,7 @@ from cluster_serving.launcher.jobs import lifecycle, model_files
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.launcher.services import controller, front_end
 from cluster_serving.launcher.services.controller import WatchedModels
+from cluster_serving.launcher.shipping.inspection import shown
 from cluster_serving.launcher.terminal import Progress, console
 
 
@@ -95,6 +96,6 @@ def start_front_end(config: Config, config_path: Path, again: bool = False) -> N
     """Start the front end, or start it `again`, and print its addresses."""
     with Progress():
         url = front_end.ensure(config, config_path, again)
-    console.print(f"    HTTP  {url}{'/models/NAME' if repository.find(config) else ''}/predict")
+    console.print(f"    HTTP  {url}{'/models/NAME' if repository.find(shown(config)) else ''}/predict")
     console.print(f"    page  {url}/ui")
     console.print(f"     API  {url}/docs")

@@ -76,7 +76,7 @@ class Config(Settings):
     )
     watch_model: bool = key(
         False,
-        "true or false; false if modelPath is an address",
+        "true or false; false if modelPath is the address of one model",
         "true: a new version in the folder of the model, or changed files of a model without versions, are served as "
         "soon as they are complete, without a command.",
     )
@@ -442,13 +442,6 @@ class Config(Settings):
     def _is_installed(cls, value: str) -> str:
         if value and value not in targets.names():
             raise ValueError("no such target")
-        return value
-
-    @field_validator("watch_model")
-    @classmethod
-    def _is_a_folder(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and is_url(str(info.data.get("model_path", ""))):
-            raise ValueError("an address is not watched")
         return value
 
     @field_validator("autoscale_max")

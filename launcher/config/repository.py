@@ -9,8 +9,8 @@ from pathlib import Path
 from redis.crc import key_slot
 
 from cluster_serving.job.models.folder import holds_model, version_folders
-from cluster_serving.job.options import HostedOptions, JobOptions
-from cluster_serving.job.remote.url import is_url
+from cluster_serving.job.options import HostedOptions, JobOptions, ModelOptions
+from cluster_serving.job.remote.url import ModelUrl, is_url
 from cluster_serving.launcher.config import file
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
@@ -32,6 +32,9 @@ OWN_KEYS = frozenset(
     }
 )
 """Keys that the `config.yaml` of a subfolder may have. All others are those of the job."""
+
+
+_HANDLER_FILE = "handler.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ def find(config: Config) -> Repository | None:
         else:
             names.append(entry.name)
     return Repository(tuple(names), tuple(ignored), tuple(misplaced)) if names or misplaced else None
+
+
+def place(path: str) -> str:
+    """Return the folder or the address of models for messages, without a password."""
+    return str(ModelUrl.parse(path)) if is_url(path) else path
 
 
 def refuse(config: Config, advice: str) -> None:
@@ -125,7 +133,7 @@ def problem(config: Config, found: Repository) -> str:
 
 def travels(config: Config) -> bool:
     """Return True if the models of a job are those that it has brought to other machines at its start."""
-    return config.target != "local" and config.ships != "nothing"
+    return config.target != "local" and config.ships != "nothing" and not is_url(config.model_path)
 
 
 def misplacement(config: Config, names: Sequence[str]) -> str:
@@ -157,8 +165,12 @@ def default_threads(slots: int) -> int:
 
 
 def with_models(config: Config, options: JobOptions, names: Sequence[str]) -> JobOptions:
-    """Return options of a job with those of its models, whose subfolders are in the folder that the options name."""
-    models = (hosted(config, options, name, Path(options.model.path, name)) for name in names)
+    """Return options of a job with those of its models, whose subfolders are in the folder that the options name.
+
+    Of an address, the configuration has the picture (`shipping.inspection.shown`).
+    """
+    root = config.model_path if is_url(options.model.path) else options.model.path
+    models = (hosted(config, options, name, Path(root, name)) for name in names)
     return replace(options, hosted=tuple(models))
 
 
@@ -172,13 +184,27 @@ def hosted(config: Config, options: JobOptions, name: str, folder: Path, version
         own = _with_own_keys(config, Path(config.model_path, name))
         own = resolved(own.model_copy(update={"model_path": str(folder)}))
     except (ServingError, SettingsError) as error:
-        refused, own = str(error), config.model_copy(update={"model_path": str(folder)})
+        refused = str(error).replace(config.model_path, place(options.model.configured or options.model.path))
+        own = config.model_copy(update={"model_path": str(folder)})
     made = job_options(own, options.submission, version=int(version))
     configured = str(Path(options.model.configured, name)) if options.model.configured else ""
+    model = replace(made.model, configured=configured)
+    if is_url(options.model.path):
+        model = _at_address(options.model, model, Path(config.model_path))
     return HostedOptions(
-        *(name, replace(made.model, configured=configured), made.batch, made.image, made.post_processing),
+        *(name, model, made.batch, made.image, made.post_processing),
         *(made.request_deadline_ms, made.redis.version, made.redis.numbered, refused),
     )
+
+
+def _at_address(job: ModelOptions, model: ModelOptions, picture: Path) -> ModelOptions:
+    """Return options of a model, of which a picture is here, with its address.
+
+    Code of the model is run if `handler` of the job names its class, which is the same for all models.
+    """
+    place = Path(model.path).relative_to(picture)
+    handler = job.handler if (picture / place / _HANDLER_FILE).exists() else ""
+    return replace(model, path=f"{job.path.rstrip('/')}/{place}", handler=handler)
 
 
 def _with_own_keys(config: Config, folder: Path) -> Config:

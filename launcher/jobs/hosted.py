@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from redis.exceptions import NoPermissionError
 
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.launcher.command_log import warn
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import model_files
 from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.launcher.shipping.inspection import picture_of
 from cluster_serving.protocol.figures.stats import LAST_ANSWER, JobStats
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import UNLOADED
@@ -146,7 +147,7 @@ def check_free(store: JobStore, names: Iterable[str], folder: str) -> None:
 
 def content(one: HostedOptions) -> str:
     """Return a fingerprint of the files with which a model is loaded."""
-    return model_files.content(Path(one.model.path), one.version if one.numbered else "")
+    return model_files.content(picture_of(one.model.path), one.version if one.numbered else "")
 
 
 def counted(one: HostedOptions) -> list[str]:
@@ -163,6 +164,11 @@ def next_version(store: JobStore, one: HostedOptions) -> str:
     return str(number if number and known == content(one) else number + 1)
 
 
+def where(options: JobOptions) -> str:
+    """Return the folder or the address of the models of a job, as it is configured, for messages."""
+    return repository.place(options.model.configured or options.model.path)
+
+
 def announce(store: JobStore, options: JobOptions) -> None:
     """Describe the models of a job that is about to start as loading, in place of those that it had before."""
     before, now = store.models(), {one.name for one in options.hosted}
@@ -173,7 +179,7 @@ def announce(store: JobStore, options: JobOptions) -> None:
     for name in before:
         store.client.delete(JobKeys(name).answered)
     for name in sorted(before.keys() - now):
-        remove(store, name, options.model.as_configured(options.model.path))
+        remove(store, name, where(options))
     fields: list[str] = []
     for one in options.hosted:
         name, record = one.name, JobKeys(one.name).record

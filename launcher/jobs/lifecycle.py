@@ -24,7 +24,7 @@ from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import generation_of, opened
 from cluster_serving.launcher.services.flink_rest import Flink, Job
 from cluster_serving.launcher.services.process import wait_until
-from cluster_serving.launcher.shipping.inspection import inspect
+from cluster_serving.launcher.shipping.inspection import inspect, shown
 from cluster_serving.launcher.targets import Target, target_of
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import SERVING
@@ -143,11 +143,16 @@ def checked(config: Config) -> Config:
     The configuration that is returned names the folder of the version.
     """
     config = versions.resolved(config)
-    if models := repository.find(config):
+    if models := repository.find(shown(config)):
         if problem := repository.problem(config, models) or repository.misplacement(config, models.misplaced):
-            raise LaunchError(f"{config.model_path} holds several models: {problem}")
+            raise LaunchError(f"{repository.place(config.model_path)} holds several models: {problem}")
         return repository.laid_out(config)
     if is_url(config.model_path):
+        if config.watch_model:
+            raise LaunchError(
+                f"watchModel: true, and {repository.place(config.model_path)} is the address of one model, which is "
+                "not watched; remove the key (cluster-serving-cli update fetches it again)"
+            )
         return sized_for(config, inspect(config.model_path, warn, config.handler).engine)
     if config.target != "local" and config.ships == "nothing" and not Path(config.model_path).exists():
         if config.core_number_per_machine is not None:

@@ -18,6 +18,7 @@ from cluster_serving.launcher.jobs.lifecycle import Started, cancel, checked, st
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.shipping.inspection import shown
 from cluster_serving.launcher.targets.resubmit import TIMEOUT_S as RESUBMITTED_WITHIN
 
 
@@ -108,10 +109,10 @@ def _preflight(services: Services, config: Config) -> None:
         LaunchError: If the model cannot be loaded, or the name of one of several is taken.
     """
     secret = services.store.secret(config)
-    if models := repository.find(config):
+    if models := repository.find(shown(config)):
         # A model that cannot be loaded does not keep the others from starting.
         try:
-            hosted.check_free(services.store, models.names, config.model_path)
+            hosted.check_free(services.store, models.names, repository.place(config.model_path))
         except LaunchError as error:
             raise LaunchError(f"{error}; job {config.job_name} goes on as it was") from None
         return

@@ -32,6 +32,7 @@ from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore, generation_of, opened
 from cluster_serving.launcher.rollout import comparison
 from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.shipping.inspection import shown
 from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 from cluster_serving.protocol.generations import (
     CANARY,
@@ -227,7 +228,7 @@ def _check_beside(services: Services, config: Config) -> None:
 
 def _check_is_one(config: Config, now: JobOptions | None, trial: str) -> None:
     """Check that a job serves one model, and did so before: the streams of several have one reader."""
-    if repository.find(config) or (now and now.hosted):
+    if repository.find(shown(config)) or (now and now.hosted):
         if trial:
             raise LaunchError(f"job {config.job_name} serves several models; a {trial} is for jobs of one model")
         raise NotBeside(f"job {config.job_name} serves several models; cluster-serving-cli update NAME changes one")

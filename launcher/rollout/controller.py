@@ -41,6 +41,7 @@ from cluster_serving.launcher.rollout.models_watch import ModelsWatch
 from cluster_serving.launcher.services import controller as service
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import WatchedModels
+from cluster_serving.launcher.shipping import inspection
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.hosting.control import LOAD, MODEL_CONTROL, ControlRequest
@@ -291,6 +292,7 @@ class Controller:
 
     def _read(self) -> Config:
         config = config_file.read(self._path, say)
+        inspection.look_again()
         if (config.job_name, config.redis_url) != (self._job, self._config.redis_url):
             raise LaunchError(
                 f"{self._path} names another job or Redis than job {self._job} was started with; run "

@@ -20,6 +20,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted, model_copy
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
+from cluster_serving.launcher.shipping.inspection import shown
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD, decode_outcome
@@ -37,7 +38,7 @@ class Place:
     """What a change of a model of a running job needs.
 
     Attributes:
-        config: Configuration of the job, with its layout.
+        config: Configuration of the job, with its layout; its models are here, or their picture is (`shown`).
         store: Redis of the job.
         options: Options with which the job serves.
         models: The subfolders of its folder.
@@ -53,7 +54,7 @@ class Place:
 
 def serves(config: Config, name: str) -> bool:
     """Return True if a name is that of a model of the folder of a configuration."""
-    found = repository.find(config)
+    found = repository.find(shown(config))
     return bool(found and name in found.names)
 
 
@@ -77,8 +78,8 @@ def load(config: Config, name: str) -> SlotReport | None:
             if name in place.models.misplaced:
                 raise LaunchError(repository.misplacement(place.config, [name]))
             raise LaunchError(
-                f"{config.model_path} has no subfolder {name} that holds a model, and job {config.job_name} serves "
-                f"none of that name; there are {', '.join(place.models.names)}"
+                f"{repository.place(config.model_path)} has no subfolder {name} that holds a model, and job "
+                f"{config.job_name} serves none of that name; there are {', '.join(place.models.names)}"
             )
         _remember(provided, place, options, name)
         return report
@@ -113,7 +114,7 @@ def unload(config: Config, name: str) -> None:
 def load_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
     """Load a model; return its description, and the options with which the job serves then. See `load`."""
     store, options = place.store, place.options
-    hosted.check_free(store, [name], place.config.model_path)
+    hosted.check_free(store, [name], hosted.where(options))
     source = Path(place.config.model_path, name)
     folder = model_copy.of_model(options, source)
     one = repository.hosted(place.config, options, name, folder)
@@ -173,7 +174,7 @@ def remove_in(place: Place, name: str) -> JobOptions:
     """Remove a model whose subfolder has gone; return the options with which the job serves then."""
     store, options = place.store, place.options
     _order(place, name, Order(REMOVE))
-    hosted.remove(store, name, options.model.as_configured(options.model.path))
+    hosted.remove(store, name, hosted.where(options))
     store.tell(f"the model {name} is removed")
     changed = replace(options, hosted=tuple(one for one in options.hosted if one.name != name))
     return changed
@@ -186,13 +187,14 @@ class _GoesOn(LaunchError):
 @contextmanager
 def _place(config: Config) -> Iterator[tuple[Services, Place]]:
     config = versions.resolved(config)
-    models = repository.find(config)
+    there = repository.place(config.model_path)
+    models = repository.find(shown(config))
     job = config.job_name
     if models is None:
-        raise LaunchError(f"{config.model_path} is not a folder of several models; job {job} serves one model")
+        raise LaunchError(f"{there} is not a folder of several models; job {job} serves one model")
     # A subfolder of a wrong name keeps no other model from being changed.
     if problem := repository.problem(config, models):
-        raise LaunchError(f"{config.model_path} holds several models: {problem}")
+        raise LaunchError(f"{there} holds several models: {problem}")
     config = repository.laid_out(config)
     with services(config, "changed") as provided:
         if not provided.flink.jobs(job):
@@ -201,7 +203,8 @@ def _place(config: Config) -> Iterator[tuple[Services, Place]]:
         if options is None or not options.hosted:
             raise LaunchError(f"job {job} was not started here with several models; use cluster-serving-restart")
         earlier = provided.target.records.earlier(job)
-        yield provided, Place(config, provided.store, options, models, earlier if earlier and earlier.hosted else None)
+        earlier = earlier if earlier and earlier.hosted else None
+        yield provided, Place(shown(config), provided.store, options, models, earlier)
 
 
 def _check_reach(config: Config) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.jobs import hosted, model_files
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.launcher.rollout.model_watch import ModelWatch
+from cluster_serving.launcher.rollout.model_watch import SETTLED_S, ModelWatch
+from cluster_serving.launcher.shipping import inspection
 from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.orders import CONTENT, REFUSED_CONTENT
 from cluster_serving.protocol.keys import JobKeys
@@ -19,6 +21,9 @@ from cluster_serving.protocol.slots import SlotReport
 _GONE = "gone"
 """In place of the fingerprint of a subfolder that has gone."""
 
+_STORE_LOOK_S = 30.0
+"""Seconds between two looks at a store: one costs a second of CPU."""
+
 
 class ModelsWatch:
     """Decision which models of a job are to be loaded again, or removed; see `ModelWatch` for each."""
@@ -26,6 +31,7 @@ class ModelsWatch:
     def __init__(self) -> None:
         self._watches: dict[str, ModelWatch] = {}
         self._contents: dict[str, tuple[str, str]] = {}
+        self._next_look = 0.0
         self._failed: dict[str, str] = {}
 
     def note_failed(self, name: str) -> None:
@@ -37,7 +43,13 @@ class ModelsWatch:
 
         One that somebody has unloaded is not due, unless its subfolder has gone.
         """
+        if is_url(config.model_path):
+            if now < self._next_look:
+                return []
+            inspection.look_again()
+        config = inspection.shown(config)
         found = repository.find(config)
+        self._next_look = now + _STORE_LOOK_S
         if found is None:
             return []
         # A subfolder that goes and comes back is tried again.
@@ -51,6 +63,8 @@ class ModelsWatch:
             stays = seen != _GONE and name in models and models[name].state == UNLOADED
             if watch.is_due(seen, now) and not stays:
                 due.append(name)
+            elif seen not in (watch.served, watch.refused) and not stays:
+                self._next_look = now + SETTLED_S
         return due
 
     def _content(self, config: Config, name: str) -> str:

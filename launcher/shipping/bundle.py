@@ -17,7 +17,7 @@ from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping import archive, environment, interpreter
-from cluster_serving.launcher.shipping.inspection import inspect
+from cluster_serving.launcher.shipping.inspection import inspect, shown
 from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.traces import tracing
 from cluster_serving.protocol.values import filters
@@ -110,8 +110,8 @@ def write(config: Config, folder: Path) -> list[Path]:
     ships = "packages" if config.ships == "packages" else "environment"
     config = versions.resolved(config)
     options = job_options(config, "package")
-    if found := repository.find(config):
-        options = repository.with_models(config, options, found.names)
+    if found := repository.find(shown(config)):
+        options = repository.with_models(shown(config), options, found.names)
     loaded = load(ships, options)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,8 @@ def _unpacked(options: JobOptions, folder: str) -> JobOptions:
 
 def _needs_of_all(options: JobOptions) -> tuple[set[str], list[str]]:
     """Return what a job needs, see `_needs`, with what each of its models needs if it serves several."""
-    if not options.hosted:
+    if not options.hosted or is_url(options.model.path):
+        # Of several models at an address, any engine that is known here may be needed.
         return _needs(options)
     extras = {"job"}
     requirements: dict[str, None] = {}

@@ -1,19 +1,25 @@
-"""Inspection of a model that the TaskManagers fetch from a store: what this machine can tell of it beforehand."""
+"""Inspection of what the TaskManagers fetch from a store: what this machine can tell of it beforehand."""
 
+import atexit
 import json
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.remote.url import ModelUrl, is_url
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.supervisor import python_command
 
 _TIMEOUT_S = 30
+
+_pictures: dict[str, tempfile.TemporaryDirectory[str]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +45,7 @@ def inspect(address: str, warn: Callable[[str], None], handler: str = "") -> Ins
     Raises:
         LaunchError: If the TaskManagers could not serve the model, either.
     """
-    shown = ModelUrl.parse(address)
-    try:
-        ran = subprocess.run(  # noqa: S603 - our own module, no shell
-            python_command("cluster_serving.job.programs.inspection"),
-            input=json.dumps({"address": address, "handler": handler}),
-            capture_output=True,
-            timeout=_TIMEOUT_S,
-            text=True,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        found: dict[str, Any] = {"error": f"the store of {shown} does not answer within {_TIMEOUT_S} s"}
-    else:
-        last = next(reversed(ran.stdout.splitlines()), "")
-        # A crash of a library is no reason not to start: the TaskManagers may have another one.
-        found = json.loads(last) if last else {"error": f"{shown} cannot be looked at from here"}
+    found = _looked(address, handler)[0]
     if "error" not in found:
         return Inspection(found["engine"], found["requirement"], found["size"], found["text"])
     if found.get("certain"):
@@ -63,8 +54,61 @@ def inspect(address: str, warn: Callable[[str], None], handler: str = "") -> Ins
     return Inspection()
 
 
+def shown(config: Config) -> Config:
+    """Return a configuration with which `config.repository` finds the models at an address; none of them is fetched.
+
+    Its `modelPath` is their picture, a folder of this machine (`job.programs.picture`). Any other configuration is
+    returned as it is.
+    """
+    if not is_url(config.model_path):
+        return config
+    found, picture = _looked(config.model_path, config.handler)
+    return config.model_copy(update={"model_path": picture, "handler": ""}) if found.get("several") else config
+
+
+def look_again() -> None:
+    """Forget what is known: the next look asks the store. A command looks once, and a controller lives long."""
+    while _pictures:
+        _pictures.popitem()[1].cleanup()
+    _looked.cache_clear()
+
+
+atexit.register(look_again)
+
+
+def picture_of(path: str) -> Path:
+    """Return the folder that stands for a model: itself, or of one at an address its part of the picture."""
+    for address, picture in _pictures.items():
+        if path.startswith(address + "/"):
+            return Path(picture.name, path.removeprefix(address + "/"))
+    return Path(path)
+
+
 def size_of(model: ModelOptions) -> int | None:
     """Return the bytes of a model's files, here or in a store; None if the store does not tell."""
     if is_url(model.path):
         return inspect(model.path, lambda _: None, model.handler).size
     return memory.size_of(Path(model.path))
+
+
+@cache
+def _looked(address: str, handler: str) -> tuple[dict[str, Any], str]:
+    url = ModelUrl.parse(address)
+    folder = tempfile.TemporaryDirectory(prefix="cluster-serving-picture-")
+    _pictures[address.rstrip("/")] = folder
+    try:
+        ran = subprocess.run(  # noqa: S603 - our own module, no shell
+            python_command("cluster_serving.job.programs.inspection"),
+            input=json.dumps({"address": address, "handler": handler, "picture": folder.name}),
+            capture_output=True,
+            timeout=_TIMEOUT_S,
+            text=True,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        found: dict[str, Any] = {"error": f"the store of {url} does not answer within {_TIMEOUT_S} s"}
+    else:
+        last = next(reversed(ran.stdout.splitlines()), "")
+        # A crash of a library is no reason not to start: the TaskManagers may have another one.
+        found = json.loads(last) if last else {"error": f"{url} cannot be looked at from here"}
+    return found, folder.name

@@ -1,5 +1,6 @@
 """Step of a start: the names of the models of a job are not those of other jobs, or of their models."""
 
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.jobs.steps.base import Draft
@@ -13,7 +14,7 @@ def checked(draft: Draft) -> Draft:
     Raises:
         LaunchError: If a name is taken, or Redis is a cluster by another address than `redis+cluster://`.
     """
-    names, folder = [one.name for one in draft.options.hosted], draft.config.model_path
+    names, folder = [one.name for one in draft.options.hosted], repository.place(draft.config.model_path)
     has_cluster_url = is_cluster_url(draft.config.redis_url)
     if names and not has_cluster_url and redis_server.is_cluster(draft.services.store.client):
         raise LaunchError(

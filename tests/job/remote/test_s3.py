@@ -4,13 +4,23 @@ import os
 import subprocess
 import sys
 import uuid
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from cluster_serving.client import InputQueue
 from cluster_serving.job.programs.inspection import inspect
 from cluster_serving.job.remote.fetch import fetch
+from cluster_serving.launcher.config import file as config_file
+from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.store import opened
+from cluster_serving.launcher.rollout import model_change
+from cluster_serving.launcher.rollout.model_watch import SETTLED_S
+from cluster_serving.launcher.rollout.models_watch import ModelsWatch
 from cluster_serving.protocol.errors import ModelError
 from tests.support.fixtures.redis_server import free_port
+from tests.support.fixtures.running_slot import RunningJob
 from tests.support.fixtures.waiting import wait_until
 
 FILES = {"digits.xml": b"<net/>", "digits.bin": bytes(range(256)) * 40_000, "labels/names.txt": b"0123456789"}
@@ -99,6 +109,62 @@ def test_the_engine_is_known_from_the_names(bucket):
     }
     with pytest.raises(ModelError, match=f"s3://{name}/models holds no model. Found: digits-2/, digits/"):
         inspect(f"s3://{name}/models")
+
+
+def test_several_models_are_found_by_their_names_and_fetched_by_the_slots(bucket, versions, redis_server, tmp_path):
+    fs, name = bucket
+
+    def put(model, factor):
+        code = "class Handler:\n    inputs = outputs = {'x': 'float32'}\n    def predict(self, batch):\n"
+        fs.pipe(f"{name}/shop/{model}/handler.py", f"{code}        return {{'x': batch['x'] * {factor}}}\n".encode())
+
+    for model, factor in {"double": 2, "triple": 3, "ten/1": 10}.items():
+        put(model, factor)
+    fs.pipe(f"{name}/shop/double/config.yaml", b"maxBatchSize: 4")
+    fs.pipe(f"{name}/shop/coded/config.yaml", b"allowPickle: true")
+    for model in ("coded", "broken"):
+        fs.pipe(f"{name}/shop/{model}/model.onnx", b"none")
+    fs.pipe(f"{name}/shop/notes/readme.txt", b"none")
+    settings = {"jobName": "shop", "modelPath": f"s3://{name}/shop", "handler": "handler:Handler", "startTimeout": 60}
+    job = RunningJob(redis_server, tmp_path, **settings)
+
+    def ask(model):
+        with InputQueue(port=redis_server.port, name=model) as queue:
+            return float(queue.predict({"x": np.float32(1)}, timeout=60))
+
+    job.start()
+    try:
+        fetched = [path.name for path in versions()]
+        with job.place() as place:
+            assert place.models.names == ("broken", "coded", "double", "ten", "triple")
+            assert place.models.ignored == ("notes (it holds no model)",)
+            assert f"s3://{name}/shop/broken/model.onnx is not" in place.store.models()["broken"].error
+            reason = f"s3://{name}/shop/coded/config.yaml, line 1: allowPickle belongs to the job"
+            assert reason in place.store.models()["coded"].error
+        assert [ask(model) for model in ("double", "triple", "ten")] == [2, 3, 10]
+        # Other content serves after the change alone, and nothing else is fetched for it.
+        put("triple", 33)
+        put("ten/2", 20)
+        assert [ask(model) for model in ("triple", "ten")] == [3, 10]
+        with opened(config_file.read(tmp_path / "config.yaml")) as store:
+            watch, config = ModelsWatch(), config_file.read(tmp_path / "config.yaml")
+            due = [watch.due(config, store, store.models(), now) for now in (0.0, 1.0, SETTLED_S)]
+            assert due == [[], [], ["ten", "triple"]]
+        with job.place() as place:
+            assert model_change.load_in(place, "triple")[0].version == "2"
+            report, now = model_change.load_in(place, "ten")
+            assert report.version == "2"
+        assert [ask(model) for model in ("double", "triple", "ten")] == [2, 33, 20]
+        assert len(versions()) == len(fetched) + 2
+        # A version stays where it is; other files than these are nowhere.
+        with job.place(place.options) as place:
+            place = replace(place, options=now)
+            assert model_change.rollback_in(place, "ten")[0].version == "1"
+            with pytest.raises(LaunchError, match="this machine knows no earlier files of the model triple"):
+                model_change.rollback_in(place, "triple")
+        assert ask("ten") == 10
+    finally:
+        job.stop()
 
 
 @pytest.mark.parametrize("path", ["models/none", "models/digits/digits.xml", "models/none.zip", "models/dig"])

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.shipping.inspection import Inspection, inspect
+from cluster_serving.launcher.shipping.inspection import Inspection, inspect, look_again
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.web_server import WebServer
 
@@ -14,6 +14,7 @@ def look():
 
     def look(address):
         warnings = []
+        look_again()
         return inspect(address, warnings.append), warnings
 
     return look
