@@ -1,6 +1,7 @@
 """The APIs of a front end: an API is added here, and nowhere else."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -16,6 +17,7 @@ from cluster_serving.frontend.api.v2 import grpc as v2_grpc
 from cluster_serving.frontend.api.v2 import http as v2_http
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
+from cluster_serving.frontend.models.history import History
 from cluster_serving.frontend.server.grpc.server import Service
 from cluster_serving.frontend.server.http.call import OTHER
 
@@ -44,6 +46,10 @@ class Apis:
             "openai": openai.routes(front),
             OTHER: [*monitoring.routes(front), *docs.routes(front), *model_docs.routes(front), *page.routes(front)],
         }
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """Return what runs while the front end serves, and is cancelled then."""
+        return [History(self._front.registry, self._front.dispatch).run()]
 
     def services(self) -> list[Service]:
         """Return the gRPC services."""

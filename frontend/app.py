@@ -18,7 +18,6 @@ from cluster_serving.frontend import apis
 from cluster_serving.frontend.apis import Apis
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.errors import MethodNotAllowed, PathNotFound, unexpected
-from cluster_serving.frontend.models.history import History
 from cluster_serving.frontend.server import traces
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import acquire_for_worker, remote_acquire
@@ -97,9 +96,10 @@ def _application(front: FrontEnd, known: Apis, log: AccessLog, grpc: GrpcServer 
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         for start in front.on_start:
             start()
-        sampling = asyncio.create_task(History(front.registry, front.dispatch).run())
+        tasks = [asyncio.create_task(running) for running in known.background()]
         yield
-        sampling.cancel()
+        for task in tasks:
+            task.cancel()
         if grpc is not None:
             await grpc.stopped()
         await front.close()
