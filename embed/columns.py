@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.record import NamedOutputs
+from cluster_serving.job.predictor.record import NamedOutputs
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec

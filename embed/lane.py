@@ -17,7 +17,7 @@ from cluster_serving.client.result import Result
 from cluster_serving.embed.columns import Columns, Scored, collected, gathered, length, piece, rows
 from cluster_serving.embed.lull import Lull
 from cluster_serving.embed.unanswered import Unanswered
-from cluster_serving.job.record import NamedOutputs
+from cluster_serving.job.predictor.record import NamedOutputs
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, PoisonRequest, ServingError
 from cluster_serving.protocol.keys import PRIORITIES, JobKeys
 from cluster_serving.protocol.redis.connection import connect_async

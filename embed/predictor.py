@@ -15,7 +15,7 @@ from cluster_serving.embed.copies import Copy, copy_of
 from cluster_serving.embed.settings import Settings
 from cluster_serving.job import predictor
 from cluster_serving.job.models.versions import version_folders
-from cluster_serving.job.record import NamedOutputs, Value
+from cluster_serving.job.predictor.record import NamedOutputs, Value
 from cluster_serving.protocol.errors import ModelError, ServingError, from_wire
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 

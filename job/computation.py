@@ -22,7 +22,7 @@ _WAIT_S = 60.0
 
 
 class Answerable(Protocol[T_co]):
-    """A record, or several, to be answered: a request of a job, or a record of a program (`job.record`)."""
+    """A record, or several, to be answered: a request of a job, or a record of a program (`job.predictor.record`)."""
 
     @property
     def inputs(self) -> Mapping[str, Input]:

@@ -19,7 +19,7 @@ from cluster_serving.job.computation import Computation
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.overlap import Overlap
 from cluster_serving.job.parts import Parts
-from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.predicting import Predicting
 from cluster_serving.job.request import GatheredBatch, Request, with_errors
 from cluster_serving.protocol.errors import DeadlineExceeded, InferenceTimeout
 
@@ -63,7 +63,7 @@ class Batches:
     """
 
     def __init__(
-        self, options: JobOptions, predictor: Predictor, client: redis.Redis, metrics: Metrics, end: str
+        self, options: JobOptions, predictor: Predicting, client: redis.Redis, metrics: Metrics, end: str
     ) -> None:
         self.predictor = predictor
         self._options = options
@@ -88,7 +88,7 @@ class Batches:
         return noted(self._options.redis.queue, (request.entry for request in requests))
 
     def begin(self, value: Sequence[Request], alone: bool) -> Running:
-        """Start to compute a batch; see `Predictor.start`."""
+        """Start to compute a batch; see `Predicting.start`."""
         started = time.monotonic()
         wait_us = round(1000 * max(0, self._clock.waited_ms(value[0].entry.queued_ms) or 0))
         # The window has just checked the requests that came through its flow control.
@@ -177,7 +177,7 @@ class Computing:
     def __init__(
         self,
         options: JobOptions,
-        predictor: Predictor,
+        predictor: Predicting,
         client: redis.Redis,
         metrics: Metrics,
         end: str = "",

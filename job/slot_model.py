@@ -9,7 +9,7 @@ from cluster_serving.connectors.slot.redis import connect
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.predicting import Predicting
 from cluster_serving.job.slot_part import LoadingSlot, MakePart
 from cluster_serving.job.ways import sharing_of
 from cluster_serving.protocol.errors import ModelError, ServingError
@@ -82,10 +82,10 @@ class SlotModel:
             self._reporter.tell(f"computes one record a call from now on: {watch.ended}")
             self._report()
 
-    def _load(self) -> Predictor:
+    def _load(self) -> Predicting:
         self._watch_over()
         options, counts, watch = self._options.in_slot(self._shared.index), self._shared.counts, self._watch
-        predictor = Predictor.of(options, self._reporter.secret, counts, watch)
+        predictor = Predicting.of(options, self._reporter.secret, counts, watch)
         counts.gauges = {SHARING_ENDED.name: lambda: int(bool(watch.ended))}
         return predictor
 

@@ -8,7 +8,7 @@ import redis
 from cluster_serving.connectors.slot.reporting import SlotReporter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.predicting import Predicting
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SlotPart:
     def before(self) -> None:
         """Do what is due before the model is loaded; an exception keeps it from being loaded, and is reported."""
 
-    def after(self, predictor: Predictor) -> None:
+    def after(self, predictor: Predicting) -> None:
         """Do what is due with the loaded model, before the slot is reported as ready."""
 
 

@@ -21,7 +21,7 @@ from cluster_serving.job.hosting.threads import fitted
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.options import JobOptions
 from cluster_serving.job.parts import Parts
-from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.predicting import Predicting
 from cluster_serving.job.request import GatheredBatch
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting.orders import HANGS
@@ -62,7 +62,7 @@ class HostedModel:
         # Counts live for as long as one of the parts of a slot holds them.
         self.shared = SharedSlot.of(options.redis.name, index)
         self._watch = Watch(self.shared.counts)
-        self._predictor = Predictor.of(fitted(options).in_slot(index), secret, self.shared.counts, self._watch)
+        self._predictor = Predicting.of(fitted(options).in_slot(index), secret, self.shared.counts, self._watch)
         self._predictor.send_pieces(PieceWriter(client, options.redis))
         self._computing = Computing(options, self._predictor, client, metrics, end, CulpritSearch)
         self._reported = self._predictor.learned

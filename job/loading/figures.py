@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.predicting import Predicting
 from cluster_serving.job.slot_part import SlotPart
 from cluster_serving.protocol.figures.metrics import (
     CPU_STOLEN,
@@ -24,7 +24,7 @@ class Figures(SlotPart):
         """Begin to measure the load."""
         self._began, self._memory = time.monotonic(), memory.resident()
 
-    def after(self, predictor: Predictor) -> None:
+    def after(self, predictor: Predicting) -> None:
         """Offer the gauges."""
         grown = memory.resident() - self._memory
         counts, gauges = self.slot.shared.counts, process_gauges(time.monotonic() - self._began, grown)

@@ -25,7 +25,7 @@ from cluster_serving.job.models.base import TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import HANDLER_FILE
 from cluster_serving.job.models.location import locate
 from cluster_serving.job.options import JobOptions
-from cluster_serving.job.record import convert
+from cluster_serving.job.predictor.record import convert
 from cluster_serving.job.trial import Trial
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input

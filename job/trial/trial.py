@@ -8,7 +8,7 @@ from typing import Any
 from cluster_serving.job.encoding import Ranking
 from cluster_serving.job.failure import CodeFailed
 from cluster_serving.job.predictor import Predictor
-from cluster_serving.job.record import NamedOutputs, Value, convert
+from cluster_serving.job.predictor.record import NamedOutputs, Value, convert
 from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ServingError
 
 __all__ = ["InferenceFailed", "InvalidInput", "Trial"]

@@ -175,7 +175,7 @@ def test_records_that_take_much_memory_are_computed_in_several_calls(tmp_path, m
     sizes = []
     predict = model.servable.model.predict
     monkeypatch.setattr(model.servable.model, "predict", lambda inputs: sizes.append(len(inputs[0])) or predict(inputs))
-    monkeypatch.setattr("cluster_serving.job.predictor._MAX_BATCH_BYTES", 40)
+    monkeypatch.setattr("cluster_serving.job.predicting._MAX_BATCH_BYTES", 40)
     records = np.arange(20, dtype="f4").reshape(5, 4)
     requests = [Request(Entry(b"1-0", str(i), b"", NATIVE), {"x": record}) for i, record in enumerate(records)]
     answers = model.start(requests, alone=True).answers()

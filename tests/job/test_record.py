@@ -10,10 +10,10 @@ import cv2
 import numpy as np
 import pytest
 
-from cluster_serving.job import predictor as module
 from cluster_serving.job.handlers.failure import HandlerFailed
 from cluster_serving.job.options import BatchOptions, ImageOptions, ModelOptions
 from cluster_serving.job.predictor import Predictor
+from cluster_serving.job.predictor import predictor as module
 from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from tests.support.fixtures.handled import write

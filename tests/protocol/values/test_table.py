@@ -12,8 +12,8 @@ import pytest
 from cluster_serving.client.sending.convert import to_input as of_client
 from cluster_serving.frontend.api.v2 import datatypes
 from cluster_serving.job.options import ImageOptions
+from cluster_serving.job.predictor.record import convert
 from cluster_serving.job.preprocessing import Preprocessor
-from cluster_serving.job.record import convert
 from cluster_serving.job.ways import CONVERSION, KINDS
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.original.json import to_input as of_json

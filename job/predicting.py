@@ -1,9 +1,9 @@
-"""Predictor: prepare records, compute them, answer them; without Flink and without Redis."""
+"""Predicting: requests are prepared, computed and answered, without Flink and without Redis."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from cluster_serving.job import rows
 from cluster_serving.job.batch import Arrays, split
-from cluster_serving.job.batcher import Batcher
 from cluster_serving.job.computation import Answerable, Computation, Steps, begin
 from cluster_serving.job.copies import NotComputed
 from cluster_serving.job.encoding import Unfit
@@ -20,20 +19,18 @@ from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.pieces import Writer
 from cluster_serving.job.preprocessing import Preprocessor
-from cluster_serving.job.record import NamedOutputs, PieceFunction, ProgramRecord, Value
 from cluster_serving.job.servable import Given, Servable
 from cluster_serving.job.ways import CONVERSION, KINDS, copies_of, way_of
-from cluster_serving.protocol.errors import InferenceTimeout, InvalidInput, ModelError, ServingError
+from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CLOSED
 from cluster_serving.protocol.inputs import Image, Input
 from cluster_serving.protocol.results import decode_arrays, to_fields
-from cluster_serving.protocol.signature import any_size
 from cluster_serving.protocol.slots import SlotReport
 from cluster_serving.protocol.versions import FIRST
 
 T = TypeVar("T")
-P = TypeVar("P", bound="Predictor")
+P = TypeVar("P", bound="Predicting")
 
 _BATCH = BatchOptions()
 _IMAGE = ImageOptions()
@@ -41,8 +38,8 @@ _MAX_BATCH_BYTES = 256 << 20
 _KINDS = {kind.type: kind for kind in KINDS}
 
 
-class Predictor:
-    """A model folder, with its handler if it has one, that answers records as a job does.
+class Predicting:
+    """A model folder, with its handler if it has one, that answers the requests of a slot.
 
     One thread at a time may use it.
 
@@ -62,11 +59,6 @@ class Predictor:
             the size of images none of its inputs. Of a handler: if it cannot be imported, or its `load` raises an
             exception, which is the cause.
         EngineMissing: If the engine, or the package that decrypts, is not installed.
-
-    Example:
-        >>> with Predictor("model") as predictor:
-        ...     predictor.predict([{"x": [1, 2, 3]}, {"x": "cat"}])
-        [{'y': array([2., 4., 6.], dtype=float32)}, InvalidInput("input 'x' is ...")]
     """
 
     def __init__(
@@ -200,39 +192,6 @@ class Predictor:
             columns=not self._already_batched and not in_pieces,
             threads=self._threads,
         )
-
-    def predict(
-        self, records: Sequence[Mapping[str, Value]], on_piece: Callable[[int, NamedOutputs], object] | None = None
-    ) -> list[NamedOutputs | ServingError]:
-        """Answer records; those of one signature share calls of the model, and one that fails leaves the others alone.
-
-        Args:
-            records: Inputs of each record by name, which are checked and converted as those of a request: arrays of the
-                shape and dtype that `report` has, without the batch dimension, or of `max_batch_size` records with it;
-                nested lists, numbers, texts; bytes or a `Path` for an image file.
-            on_piece: Takes position and outputs of each piece, as soon as a handler has made it. The outputs of the
-                record are then empty.
-
-        Returns:
-            The outputs of each record by name, or its error: `InvalidInput` for wrong inputs, `InferenceFailed` if the
-            model or the handler fails on it, and `InferenceTimeout` after the time limit. An output is an array without
-            the batch dimension, `str`, or the object of JSON; after `topN`, a list of class and value.
-
-        Raises:
-            Exception: Any that `on_piece` raises.
-        """
-        self.send_pieces(PieceFunction(on_piece) if on_piece else None)
-        batcher: Batcher[ProgramRecord] = Batcher(self._batch.max_batch_size, 0)
-        batches = []
-        for position, values in enumerate(records):
-            record = ProgramRecord.of(position, values, in_pieces=on_piece is not None)
-            key = any_size(record.signature) if self._padding else record.signature
-            batches.append(batcher.add(key, record, 0) or [])
-        missing = InferenceTimeout("too many calls of the model hang, so it is not called any more; end this process")
-        results: dict[int, NamedOutputs | ServingError] = dict.fromkeys(range(len(records)), missing)
-        for batch in filter(None, [*batches, *batcher.flush()]):
-            results |= self.start(batch, alone=True).answers()
-        return [*results.values()]
 
     def send_pieces(self, writer: Writer | None) -> None:
         """Send the pieces of answers to a place; without one, answers are whole."""
