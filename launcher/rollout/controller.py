@@ -165,7 +165,7 @@ class Controller:
         if refused and not watch.refused:
             self._store.note_error("")
             self._remember()
-        if not is_due or self._store.record().state in ("", "stopped"):
+        if not is_due or not is_started(self._store):
             return
         problem = self._change("Loading the model, whose files have changed", self._serve)
         if problem is None:
@@ -179,7 +179,7 @@ class Controller:
 
     def _look_at_models(self, models: Mapping[str, SlotReport]) -> None:
         """Change each model of a job that serves several whose subfolder has changed."""
-        if self._store.record().state in ("", "stopped"):
+        if not is_started(self._store):
             return
         for name in self._models_watch.due(self._config, self._store, models, time.monotonic()):
             what = f"Changing the model {name}, whose files have changed"
@@ -330,6 +330,12 @@ class Controller:
         if is_last != self._is_last:
             say("working again" if is_last else "resting: a controller that was started later has the job")
         self._is_last = is_last
+
+
+def is_started(store: JobStore) -> bool:
+    """Return True if a job was started and not stopped; its slots tell that where Redis has lost it."""
+    state = store.record().state
+    return state not in ("", "stopped") or (not state and any(each.state == "ready" for each in store.slots()))
 
 
 def _autoscaler(config: Config) -> Autoscaler | None:
