@@ -25,7 +25,7 @@ from cluster_serving.launcher.jobs.restart import restart as restart_job
 from cluster_serving.launcher.rollout import change, model_change
 from cluster_serving.launcher.rollout.change import Changed, NotBeside
 from cluster_serving.launcher.services import front_end
-from cluster_serving.launcher.shipping.inspection import shown
+from cluster_serving.launcher.shipping.inspection import shown, unknown
 from cluster_serving.launcher.terminal import Progress, console
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.slots import SlotReport
@@ -75,6 +75,8 @@ def update(
         if repository.find(shown(config)) and not (canary or shadow or in_place):
             _change_model(config, job or config.job_name, model_change.load)
             return
+        if reason := unknown(config):
+            raise LaunchError(reason)
         raise LaunchError(
             f"{config_path} is the configuration of job {config.job_name}, and not of {job}; name that of {job} with -c"
         )

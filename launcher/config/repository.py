@@ -107,14 +107,10 @@ def model_in(config: Config, folder: Path) -> Config:
 def problem(config: Config, found: Repository) -> str:
     """Return what a job of several models cannot do, and the configuration asks for; empty for nothing."""
     several = "a job that serves several models"
-    refused = {
-        f"coreNumberPerMachine: {config.core_number_per_machine}": config.core_number_per_machine is not None,
-        f"autoscale.max: {config.autoscale_max}": config.autoscale_max is not None,
-    }
-    for key in (key for key, is_set in refused.items() if is_set):
+    if config.core_number_per_machine is not None:
         return (
-            f"{key}, and {several} has a fixed number of slots; remove the key (modelParallelism sets the slots, and "
-            "threadPerModel the threads of each)"
+            f"coreNumberPerMachine: {config.core_number_per_machine}, and no layout is measured for {several}; remove "
+            "the key (modelParallelism sets the slots, and threadPerModel the threads of each)"
         )
     if config.target not in ("local", "remote"):
         return (

@@ -33,7 +33,8 @@ from cluster_serving.protocol.hosting.orders import (
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
-_OF_CHANGES = (OPTIONS, KEPT_OUT, CHANGED, DEATHS, HANGS, REFUSED, REFUSED_CONTENT)
+_REFUSED = (REFUSED, REFUSED_CONTENT)
+_OF_CHANGES = (OPTIONS, KEPT_OUT, CHANGED, DEATHS, HANGS, *_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,9 @@ def announce(store: JobStore, options: JobOptions) -> None:
     fields: list[str] = []
     for one in options.hosted:
         name, record = one.name, JobKeys(one.name).record
-        store.client.hdel(record, *_OF_CHANGES)
+        # Of a model that was rolled back, and is served as before, the files of its subfolder are still refused.
+        goes_on = store.client.hget(record, CONTENT) == content(one)
+        store.client.hdel(record, *(each for each in _OF_CHANGES if not (goes_on and each in _REFUSED)))
         store.write(record, [HOST, store.job, *counted(one)])
         report = replace(before.get(name, SlotReport("", "")), state="loading", code=None, error=None)
         fields += [name, report.to_json()]

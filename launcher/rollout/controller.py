@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,19 +25,21 @@ from typing import NoReturn
 from redis.exceptions import RedisError
 
 from cluster_serving.job.models.folder import check_model
+from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.command_log import log, say
 from cluster_serving.launcher.config import file as config_file
-from cluster_serving.launcher.config import versions
+from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import capacity, lifecycle, lock, model_files
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.rollout import change, control_requests, model_change
-from cluster_serving.launcher.rollout.autoscaler import Autoscaler, Decision, Sample
+from cluster_serving.launcher.rollout.autoscaler import Autoscaler, Decision
 from cluster_serving.launcher.rollout.change import Busy
 from cluster_serving.launcher.rollout.model_watch import ModelWatch
 from cluster_serving.launcher.rollout.models_watch import ModelsWatch
+from cluster_serving.launcher.rollout.samples import sample
 from cluster_serving.launcher.services import controller as service
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.controller import WatchedModels
@@ -45,8 +47,8 @@ from cluster_serving.launcher.shipping import inspection
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.hosting.control import LOAD, MODEL_CONTROL, ControlRequest
-from cluster_serving.protocol.keys import GROUP, REFUSED_MODEL
-from cluster_serving.protocol.scripts import BACKLOG, PUT_CONTROLLER, Call, call, flat
+from cluster_serving.protocol.keys import REFUSED_MODEL
+from cluster_serving.protocol.scripts import PUT_CONTROLLER, Call, call, flat
 from cluster_serving.protocol.slots import HEARTBEAT_S, SlotReport
 from cluster_serving.settings.errors import SettingsError
 
@@ -163,7 +165,7 @@ class Controller:
         if refused and not watch.refused:
             self._store.note_error("")
             self._remember()
-        if not is_due or self._store.record().state in ("", "stopped"):
+        if not is_due or not is_started(self._store):
             return
         problem = self._change("Loading the model, whose files have changed", self._serve)
         if problem is None:
@@ -177,7 +179,7 @@ class Controller:
 
     def _look_at_models(self, models: Mapping[str, SlotReport]) -> None:
         """Change each model of a job that serves several whose subfolder has changed."""
-        if self._store.record().state in ("", "stopped"):
+        if not is_started(self._store):
             return
         for name in self._models_watch.due(self._config, self._store, models, time.monotonic()):
             what = f"Changing the model {name}, whose files have changed"
@@ -211,7 +213,7 @@ class Controller:
         if not slots or {slot.state for slot in slots} != {"ready"} or time.monotonic() < self._rests_until:
             self._pause()
             return
-        decision = autoscaler.decide(self._sample(len(slots)))
+        decision = autoscaler.decide(sample(self._store, len(slots)))
         if decision is None:
             return
         possible = self._possible(decision, len(slots))
@@ -228,19 +230,19 @@ class Controller:
         if self._change(what, lambda config: change.scale(config, self._job, possible)) is not None:
             self._rests_until = time.monotonic() + _AFTER_FAILURE_S
 
-    def _sample(self, slots: int) -> Sample:
-        stats = self._store.stats()
-        queued, oldest_ms = call(self._store.client, Call(BACKLOG, self._store.keys.streams, [GROUP]))
-        answered, waits, busy_us = stats.requests, stats.wait_ms, stats.compute_us
-        requests, records = stats.requests_in, stats.records_in
-        return Sample(time.monotonic(), slots, answered, waits, busy_us, queued, oldest_ms, requests, records)
-
     def _possible(self, decision: Decision, now: int) -> int:
         """Return the number of slots that this machine can hold of those that a job should have."""
         if decision.slots <= now or not target_of(self._config).is_here:
             return decision.slots
-        files = check_model(model_options(versions.resolved(self._config))).paths
+        files = self._files()
         return max(capacity.most(self._config, files, decision.slots), now)
+
+    def _files(self) -> Sequence[Path]:
+        """Return what a slot loads, of a folder of this machine."""
+        if repository.find(inspection.shown(self._config)):
+            # The size of several at an address is not known here.
+            return [] if is_url(self._config.model_path) else [Path(self._config.model_path)]
+        return check_model(model_options(versions.resolved(self._config))).paths
 
     def _pause(self) -> None:
         if self._autoscaler is not None:
@@ -328,6 +330,12 @@ class Controller:
         if is_last != self._is_last:
             say("working again" if is_last else "resting: a controller that was started later has the job")
         self._is_last = is_last
+
+
+def is_started(store: JobStore) -> bool:
+    """Return True if a job was started and not stopped; its slots tell that where Redis has lost it."""
+    state = store.record().state
+    return state not in ("", "stopped") or (not state and any(each.state == "ready" for each in store.slots()))
 
 
 def _autoscaler(config: Config) -> Autoscaler | None:

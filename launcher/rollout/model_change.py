@@ -20,7 +20,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted, model_copy
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.launcher.shipping.inspection import shown
+from cluster_serving.launcher.shipping.inspection import shown, unknown
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD, decode_outcome
@@ -191,11 +191,11 @@ def _place(config: Config) -> Iterator[tuple[Services, Place]]:
     models = repository.find(shown(config))
     job = config.job_name
     if models is None:
-        raise LaunchError(f"{there} is not a folder of several models; job {job} serves one model")
+        one = f"{there} is not a folder of several models; job {job} serves one model"
+        raise LaunchError(unknown(config) or one)
     # A subfolder of a wrong name keeps no other model from being changed.
     if problem := repository.problem(config, models):
         raise LaunchError(f"{there} holds several models: {problem}")
-    config = repository.laid_out(config)
     with services(config, "changed") as provided:
         if not provided.flink.jobs(job):
             raise LaunchError(f"job {job} does not run on {provided.flink.where}; cluster-serving-start starts it")
@@ -204,7 +204,9 @@ def _place(config: Config) -> Iterator[tuple[Services, Place]]:
             raise LaunchError(f"job {job} was not started here with several models; use cluster-serving-restart")
         earlier = provided.target.records.earlier(job)
         earlier = earlier if earlier and earlier.hosted else None
-        yield provided, Place(shown(config), provided.store, options, models, earlier)
+        # The slots may be more, or fewer, than at the start.
+        config = repository.laid_out(shown(config).model_copy(update={"model_parallelism": options.model_parallelism}))
+        yield provided, Place(config, provided.store, options, models, earlier)
 
 
 def _check_reach(config: Config) -> None:

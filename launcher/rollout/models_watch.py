@@ -59,7 +59,11 @@ class ModelsWatch:
             seen = self._content(config, name) if name in found.names else _GONE
             watch = self._watches.setdefault(name, ModelWatch(""))
             served, refused = store.client.hmget(JobKeys(name).record, CONTENT, REFUSED_CONTENT)
-            watch.served, watch.refused = served or "", refused or self._failed.get(name, "")
+            # Redis may have lost its data: what was known still holds.
+            if served is None and name in models:
+                served = watch.served
+            known = watch.refused if served == watch.served else ""
+            watch.served, watch.refused = served or "", refused or self._failed.get(name, "") or known
             stays = seen != _GONE and name in models and models[name].state == UNLOADED
             if watch.is_due(seen, now) and not stays:
                 due.append(name)

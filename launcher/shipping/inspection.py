@@ -66,6 +66,11 @@ def shown(config: Config) -> Config:
     return config.model_copy(update={"model_path": picture, "handler": ""}) if found.get("several") else config
 
 
+def unknown(config: Config) -> str:
+    """Return why nothing is known of what is at the address of a configuration; empty if something is."""
+    return _looked(config.model_path, config.handler)[0].get("error", "") if is_url(config.model_path) else ""
+
+
 def look_again() -> None:
     """Forget what is known: the next look asks the store. A command looks once, and a controller lives long."""
     while _pictures:

@@ -14,6 +14,7 @@ from cluster_serving.job.programs.inspection import inspect
 from cluster_serving.job.remote.fetch import fetch
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs.lifecycle import checked
 from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.launcher.rollout.model_watch import SETTLED_S
@@ -165,6 +166,20 @@ def test_several_models_are_found_by_their_names_and_fetched_by_the_slots(bucket
         assert ask("ten") == 10
     finally:
         job.stop()
+
+
+def test_a_change_needs_the_store(s3, tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    (tmp_path / "config.yaml").write_text("modelPath: s3://bucket/away\n")
+    with pytest.raises(LaunchError, match="the store of s3://bucket/away does not answer"):
+        model_change.unload(config_file.read(tmp_path / "config.yaml"), "a")
+
+
+def test_the_address_of_one_model_is_not_watched(bucket, tmp_path):
+    _, name = bucket
+    (tmp_path / "config.yaml").write_text(f"modelPath: s3://{name}/models/digits\nwatchModel: true\n")
+    with pytest.raises(LaunchError, match=f"watchModel: true, and s3://{name}/models/digits is the address of one"):
+        checked(config_file.read(tmp_path / "config.yaml"))
 
 
 @pytest.mark.parametrize("path", ["models/none", "models/digits/digits.xml", "models/none.zip", "models/dig"])

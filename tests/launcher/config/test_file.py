@@ -100,12 +100,6 @@ def test_the_folder_for_tensorboard_is_beside_the_file_or_where_it_says(read, tm
     assert [dict(each.stages)["tensorboard"] for each in found] == [str(tmp_path / "tensorboard"), "", "/t"]
 
 
-def test_a_model_at_an_address_is_not_watched(read):
-    with pytest.raises(SettingsError, match=r"watchModel is True \(a switch\); expected .* if modelPath is an address"):
-        read("modelPath: s3://bucket/model\nwatchModel: true")
-    assert read("modelPath: m\nwatchModel: true").watch_model
-
-
 def test_flink_elsewhere_gets_everything_by_default(read):
     assert (read("modelPath: m").target, read("modelPath: m").ships) == ("local", "nothing")
     elsewhere = read("modelPath: m\nflinkRestUrl: flink.example:8081")

@@ -116,8 +116,7 @@ def test_a_model_with_wrong_keys_is_refused_and_harms_no_other(root, read, text,
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and a job that serves several models has a fixed number"),
-        ("autoscale.max", 3, "autoscale.max: 3, and"),
+        ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and no layout is measured for a job that serves several"),
         ("flink.target", "yarn-application", "flink.target is yarn-application, and a job that serves several models"),
         ("jobName", "a", "jobName is a, which is also the name of a model; set another jobName"),
     ],

@@ -87,3 +87,13 @@ def test_what_was_refused_or_unloaded_stays_so(tmp_path, job, due, store, config
     assert due(0, c=UNLOADED) == due(10, c=UNLOADED) == []
     shutil.rmtree(tmp_path / "models" / f"{job}-c")
     assert due(20, c=UNLOADED) == [] and due(30, c=UNLOADED) == ["c"]
+    # A start with the same files, as for another number of slots, and a Redis that has lost its data change nothing.
+    options = repository.with_models(config, job_options(config, "start"), [f"{job}-b"])
+    served = store.client.hgetall(JobKeys(f"{job}-b").record)
+    store.client.hset(JobKeys(f"{job}-b").record, REFUSED_CONTENT, "of now")
+    hosted.announce(store, options)
+    assert store.client.hget(JobKeys(f"{job}-b").record, REFUSED_CONTENT) == "of now"
+    assert served.items() <= store.client.hgetall(JobKeys(f"{job}-b").record).items()
+    store.client.delete(JobKeys(f"{job}-a").record, JobKeys(f"{job}-b").record)
+    kept = {"a": "ready", "b": "ready"}
+    assert due(40, **kept) == due(50, **kept) == []
