@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -16,6 +17,7 @@ from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof
 from cluster_serving.job.models.batched.proof import UNPROVEN, Axes, Draw, prove, without
 from cluster_serving.job.models.batched.records import KINDS, LARGEST, WIDE, ZEROS, Record, generated, variants
+from cluster_serving.job.models.batched.room import Room
 from cluster_serving.job.models.graph.network import Graph
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.models.wrapper import Wrapper
@@ -90,6 +92,7 @@ class BatchedModel(Wrapper):
         self._problem = ""
         self._ended = ""
         self._watch: CallWatch | None = None
+        self._room = Room(model.engine, self.device == CPU)
         self.inputs = _inputs(model.inputs, self._options[0]) if known else [_partly(spec) for spec in model.inputs]
         self.outputs = list(model.outputs)
 
@@ -126,11 +129,21 @@ class BatchedModel(Wrapper):
             self.inputs, found = _inputs(self._raw_inputs, self._options[0]), None
         if found is not None:
             self._keep((), found)
+            self._tell_room(found)
         elif self._trains:
             raise ModelError(
                 f"the model fails on single records, as layer {self._trains!r} computes as in training: export it "
                 "after model.eval()"
             )
+
+    def _tell_room(self, found: Axes) -> None:
+        """Say if a batch takes several calls."""
+        sizes = [size for place in found.reading.places for size in place.record]
+        if self._room.cost.each and not found.problem and None not in sizes:
+            size = sum(math.prod(int(one or 0) for one in place.record) for place in found.reading.places)
+            rows = self._room.most(size)
+            if rows < self._most:
+                self._room.tell(size, rows)
 
     def _takes_graphs(self, found: Axes | None) -> bool:
         reading = self._options[0] if found is None else found.reading
@@ -176,8 +189,8 @@ class BatchedModel(Wrapper):
     def predict(self, inputs: Sequence[Array]) -> list[Array]:
         """See `Model.predict`."""
         count = len(inputs[0])
-        if self._is_plain and not self._ended:
-            outputs = self._model.predict(inputs)
+        if self._is_plain and not self._ended and self._room.rows(inputs) >= count:
+            outputs = self._compute(inputs, count)
             for array in outputs:
                 if not array.ndim or len(array) != count:
                     break
@@ -333,7 +346,8 @@ class BatchedModel(Wrapper):
     def _trial(self, inputs: Sequence[Array]) -> list[Array]:
         """Compute a trial, which tells nothing if the model refuses its values."""
         try:
-            return self._try(inputs)
+            with self._room.measured(inputs, len(inputs[0]) if inputs[0].ndim else 1):
+                return self._try(inputs)
         except InvalidInput as error:
             raise InferenceFailed(str(error)) from error
 
@@ -469,7 +483,7 @@ class BatchedModel(Wrapper):
     def _together(self, axes: Axes, inputs: Sequence[Array], count: int) -> list[Array]:
         fixed = axes.reading.fixed
         if fixed is None:
-            return self._call(axes, inputs, count)
+            return self._in_calls(axes, inputs, count)
         parts = []
         for start in range(0, count, fixed):
             # Repeating the last record cannot raise an error that the record itself does not raise; zeros could.
@@ -478,10 +492,28 @@ class BatchedModel(Wrapper):
             parts.append([array[: count - start] for array in outputs])
         return parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
+    def _in_calls(self, axes: Axes, inputs: Sequence[Array], count: int) -> list[Array]:
+        """Compute a batch in one call, or in several ones that memory has room for."""
+        parts: list[list[Array]] = []
+        start = 0
+        while start < count:
+            rest = [array[start:] for array in inputs] if start else inputs
+            rows = self._room.rows(rest)
+            parts.append(self._call(axes, [array[:rows] for array in rest] if rows < len(rest[0]) else rest, rows))
+            start += rows
+        for index, arrays in enumerate(zip(*parts, strict=True)):
+            if len({array.shape[1:] for array in arrays}) > 1:
+                raise _Disproved(index)
+        return parts[0] if len(parts) == 1 else [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+    def _compute(self, inputs: Sequence[Array], count: int) -> list[Array]:
+        with self._room.measured(inputs, count):
+            return self._model.predict(inputs)
+
     def _call(self, axes: Axes, inputs: Sequence[Array], count: int) -> list[Array]:
         """Compute a batch in one call."""
         places = axes.reading.places
-        outputs = self._model.predict([_moved(array, place) for array, place in zip(inputs, places, strict=True)])
+        outputs = self._compute([_moved(array, place) for array, place in zip(inputs, places, strict=True)], count)
         for index, axis in enumerate(axes.outputs):
             array = outputs[index]
             if index in axes.squeezed and count == 1:

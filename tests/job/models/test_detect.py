@@ -155,6 +155,12 @@ def test_a_folder_without_exactly_one_model_is_refused(tmp_path, names, problem)
         ("epoch=3.ckpt", "torch.export.save"),
         ("weights.npz", "load it in a handler"),
         ("cc.en.300.bin", "fastText"),
+        ("forest.joblib.gz", "skops.io.dump"),
+        ("model.onnx.gz", "unpack it"),
+        ("inference.pdiparams", "paddle2onnx"),
+        ("net.pte", "torch.export.save"),
+        ("net.nemo", "model.export('model.onnx')"),
+        ("net.param", "its converter was given"),
     ],
 )
 def test_a_model_that_no_engine_serves_has_a_way_out(tmp_path, name, way):
