@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from multiprocessing.util import Finalize
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -52,7 +52,8 @@ class Lane:
         self._loop = asyncio.new_event_loop()
         self._job, self._keys, self._lull = job, JobKeys(job), Lull(share)
         self._run(self._open(url))
-        atexit.register(self._close)
+        # Unlike those of atexit, its functions are called at the end of a process of a pool, too.
+        Finalize(None, self._close, exitpriority=1)
 
     def _close(self) -> None:
         with suppress(RedisError, OSError):

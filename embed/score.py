@@ -31,6 +31,7 @@ from cluster_serving.embed.task import Task
 from cluster_serving.embed.unanswered import Unanswered
 from cluster_serving.embed.units import Unit
 from cluster_serving.job.models.formats import formats
+from cluster_serving.protocol.host.background import give_way
 from cluster_serving.protocol.host.parent import die_with_parent
 
 _VALUE = re.compile(r"(: \S+\[\d+\])? is .*?; expected", re.DOTALL)
@@ -40,7 +41,7 @@ _MOST_KINDS = 3
 
 _INTERRUPTED = 130
 _BACKGROUND = 10
-"""Niceness of this program beside a job."""
+"""Niceness of the process that sends rows to a job."""
 
 
 @dataclass
@@ -86,14 +87,15 @@ def main() -> None:
 
 
 def _pool(task: Task) -> ProcessPoolExecutor | nullcontext[None]:
-    """Return the processes that compute.
+    """Return the processes that compute, or the one that sends rows to a job.
 
     On Linux they are forked, which saves the second that imports take in each: this process has no threads yet.
     """
-    if task.job or task.flink:
+    if task.flink:
         return nullcontext()
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-    pool = ProcessPoolExecutor(task.processes, context, _prepare_process)
+    prepare = _prepare_lane if task.job else _prepare_process
+    pool = ProcessPoolExecutor(1 if task.job else task.processes, context, prepare)
     # The first call forks all processes.
     pool.submit(os.getpid).result()
     return pool
@@ -163,7 +165,9 @@ def _outcomes(task: Task, output: Output, units: Sequence[Unit], pool: Executor 
         from cluster_serving.embed.flink_score import watch
 
         return watch(task.flink, output, units)
-    return _in_processes(task.for_units(len(units)), units, pool) if pool else _through_job(task, units)
+    if pool is None:
+        return ((unit, _outcome(partial(score, task, unit))) for unit in units)
+    return _in_turn(task, units, pool) if task.job else _in_processes(task.for_units(len(units)), units, pool)
 
 
 def _in_processes(task: Task, units: Sequence[Unit], pool: Executor) -> Outcomes:
@@ -172,11 +176,10 @@ def _in_processes(task: Task, units: Sequence[Unit], pool: Executor) -> Outcomes
         yield running[done], _outcome(done.result)
 
 
-def _through_job(task: Task, units: Sequence[Unit]) -> Outcomes:
-    # The job may be on this machine, where requests of others come first, too.
-    os.nice(_BACKGROUND)
+def _in_turn(task: Task, units: Sequence[Unit], pool: Executor) -> Outcomes:
+    """Score one unit after another, so that a job that does not answer is asked no further ones."""
     for unit in units:
-        yield unit, _outcome(partial(score, task, unit))
+        yield unit, _outcome(pool.submit(score, task, unit).result)
 
 
 def _outcome(result: Callable[[], tuple[int, int]]) -> tuple[int, int] | Exception:
@@ -193,6 +196,13 @@ def _prepare_process() -> None:
     # Ctrl-C ends the main process, and these with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     die_with_parent(signal.SIGKILL)
+
+
+def _prepare_lane() -> None:
+    """Let the requests of others come first in the job, which may be on this machine; in a session of its own."""
+    _prepare_process()
+    os.setsid()
+    give_way(_BACKGROUND)
 
 
 if __name__ == "__main__":

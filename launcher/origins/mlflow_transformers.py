@@ -28,7 +28,7 @@ def read(path: Path, flavors: Fields) -> Taken | None:
     fields = flavors.part(flavor)
     if _ADAPTER in fields:
         raise LaunchError(
-            f"{path} holds an adapter ({fields.take(_ADAPTER)}), which is no part of the model beside it: log the "
+            f"{path} holds an adapter ({fields.take(_ADAPTER)}), which the model beside it lacks: log the "
             "model again after merge_and_unload() of the package peft"
         )
     folder = path / str(fields.take("model_binary") or _FOLDERS[flavor])

@@ -1,8 +1,10 @@
 """`cluster-serving-cli score --job`: files through a running job, while it has no other requests."""
 
+import os
 from itertools import pairwise
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,6 +59,9 @@ def test_a_request_meets_one_batch_at_most_and_a_few_of_them_meet_any(cluster, j
     scoring = cluster.running("cluster-serving-cli", folder, *SCORE)
     with InputQueue(port=cluster.redis_port, name="lane") as queue, scoring as command:
         wait_until(lambda: scored(log) > 20, 60)
+        *_, lane = psutil.Process(command.pid).children(recursive=True)
+        # By a session of its own its niceness counts beside the job, and the shell of the user keeps its own.
+        assert os.getsid(lane.pid) == lane.pid and lane.nice() > os.nice(0)
         # The slot has a batch, and one waits, until the first request is seen.
         queue.predict({"x": -1.0}, timeout=60)
         counts = [scored(log)]

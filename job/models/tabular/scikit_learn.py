@@ -87,6 +87,8 @@ class ScikitLearnModel(TabularModel):
         import pandas as pd
 
         columns = {name: self._missing(name, column) for name, column in self._features.named(inputs).items()}
+        # From pandas 3 on, a column of objects without its dtype becomes one of texts, which has NaN for None.
+        columns |= {name: pd.Series(column, dtype=object) for name, column in columns.items() if column.dtype == object}
         return pd.DataFrame(columns) if columns else pd.DataFrame(inputs[0], columns=self._names)
 
     def _missing(self, name: str, column: Array) -> Array:
