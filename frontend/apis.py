@@ -5,8 +5,9 @@ from collections.abc import Callable
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from cluster_serving.frontend.api import docs, monitoring, page, standard, v1
+from cluster_serving.frontend.api import monitoring, page, standard, v1
 from cluster_serving.frontend.api.model_docs import document as model_docs
+from cluster_serving.frontend.api.model_docs import general
 from cluster_serving.frontend.api.openai import routes as openai
 from cluster_serving.frontend.api.original import grpc as original_grpc
 from cluster_serving.frontend.api.original import http as original_http
@@ -42,7 +43,7 @@ class Apis:
             "kserve_v1": v1.routes(front, self._v2),
             "v1": requests.routes(front),
             "openai": openai.routes(front),
-            OTHER: [*monitoring.routes(front), *docs.routes(front), *model_docs.routes(front), *page.routes(front)],
+            OTHER: [*monitoring.routes(front), *general.routes(front), *model_docs.routes(front), *page.routes(front)],
         }
 
     def services(self) -> list[Service]:

@@ -1,4 +1,4 @@
-"""The OpenAPI document `/openapi.json`, which the page `/docs` shows."""
+"""The OpenAPI document of all paths: `openapi.yaml`, completed."""
 
 import re
 from functools import cache
@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from starlette.routing import Route
-
-from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.server.http.responses import Json
 
 _FOLDER = Path(__file__).parent
 _ENCODING = {"$ref": "#/components/parameters/ContentEncoding"}
@@ -47,8 +43,3 @@ def _named(method: str, path: str) -> str:
     """Return the name of an operation, of which generators of clients make that of a function."""
     words = re.findall(r"[A-Za-z0-9]+", path.replace("{", "by/"))
     return method + "".join(word[0].upper() + word[1:] for word in words)
-
-
-def routes(front: FrontEnd) -> list[Route]:
-    """Return the route of the document."""
-    return [Route("/openapi.json", Json(document(front.admission.has_keys)), methods=["GET"])]

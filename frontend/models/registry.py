@@ -213,7 +213,7 @@ class ModelRegistry:
             VersionNotFound: If its version is not served; the message names those that are.
         """
         latest = await self.latest()
-        name = name or self._default_name()
+        name = name or self.default_name()
         if name not in latest or not latest[name].loaded:
             # Its job may have been started, or have loaded its model, just now.
             await asyncio.sleep(self._read_at + _UNKNOWN - time.monotonic())
@@ -247,7 +247,7 @@ class ModelRegistry:
     async def described(self) -> dict[str, SlotReport | None]:
         """Return the report with the signature of each model, by name; the default model's also by the empty name."""
         reports = {name: model.described for name, model in (await self.latest()).items()}
-        return reports | {"": reports.get(self._default_name())}
+        return reports | {"": reports.get(self.default_name())}
 
     async def required(self) -> list[PublishedModel]:
         """Return the models without which this front end is not ready.
@@ -272,7 +272,8 @@ class ModelRegistry:
                 wanted[default.name] = default
         return list(wanted.values())
 
-    def _default_name(self) -> str:
+    def default_name(self) -> str:
+        """Return the name of the model of requests that name none, which need not exist."""
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
             return self._default or DEFAULT_JOB

@@ -21,10 +21,13 @@ const resolve = (api, schema) =>
 function example(api, reference, depth = 0) {
   const schema = resolve(api, reference) ?? {};
   if (schema.example !== undefined) return schema.example;
-  if (depth > 3 || !schema.properties) return "";
+  if (depth > 3 || !schema.properties) return schema.const ?? schema.enum?.[0] ?? "";
   const names = schema.required ?? Object.keys(schema.properties);
   return Object.fromEntries(names.map((name) => [name, example(api, schema.properties[name], depth + 1)]));
 }
+
+const named = ({ method, path }) => `${method.toUpperCase()} ${path}`;
+const sampleOf = ({ requestBody }) => requestBody?.content["application/json"]?.example;
 
 // Paths and methods that do the same are one entry.
 function entries(api, tag) {
@@ -33,8 +36,12 @@ function entries(api, tag) {
     for (const [method, operation] of Object.entries(methods)) {
       if (!operation.tags.includes(tag)) continue;
       const known = merged.get(operation.summary);
-      if (known) known.others.push(`${method.toUpperCase()} ${path}`);
-      else merged.set(operation.summary, { path, method, operation, others: [] });
+      const found = { path, method, operation, others: [] };
+      if (!known) merged.set(operation.summary, found);
+      else if (!sampleOf(known.operation) && sampleOf(operation)) {
+        // The form begins with a body that a model answers.
+        merged.set(operation.summary, { ...found, others: [named(known), ...known.others] });
+      } else known.others.push(named(found));
     }
   }
   return [...merged.values()];
@@ -46,13 +53,13 @@ function entry(api, { path, method, operation, others }) {
   const fields = (operation.parameters ?? []).map((reference) => {
     const parameter = resolve(api, reference);
     const required = parameter.in === "path" || Boolean(parameter.required);
-    return [parameter, make("input", { title: parameter.description, autocomplete: "off", required })];
+    return [parameter, make("input", { title: parameter.description, value: parameter.example ?? "", autocomplete: "off", required })];
   });
   const kind = Object.keys(operation.requestBody?.content ?? {})[0];
   const parts = kind === MULTIPART ? partsOf(resolve(api, operation.requestBody.content[kind].schema)) : [];
   const body = kind && kind !== MULTIPART && make("textarea", { rows: 7, spellcheck: "false", "aria-label": "Request body" });
   if (body) {
-    const sample = example(api, operation.requestBody.content[kind].schema);
+    const sample = sampleOf(operation) ?? example(api, operation.requestBody.content[kind].schema);
     body.value = kind.endsWith("json") ? JSON.stringify(sample, null, 2) : "secret=&salt=";
   }
   const output = make("pre", { tabindex: 0, "aria-label": "Answer", hidden: true });
@@ -154,7 +161,7 @@ async function start() {
   });
   // Browsers have a clipboard for pages of this machine, and over HTTPS.
   byId("copy").hidden = !navigator.clipboard;
-  const api = await (await fetch("openapi.json")).json();
+  const api = await (await fetch("openapi.json", { headers: headers() })).json();
   wantsKey = "security" in api;
   byId("key-field").hidden = !wantsKey;
   showApi(api);

@@ -13,7 +13,6 @@ from starlette.routing import Route
 from cluster_serving.frontend.api import docs
 from cluster_serving.frontend.api.model_docs import examples, schemas
 from cluster_serving.frontend.api.model_docs.schemas import Schema
-from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.api.v2.metadata import is_ranked, outputs
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
@@ -29,12 +28,12 @@ _OPERATIONS = {
 }
 """Operation of a model → its path in `openapi.yaml`, with a place for `_VERSION`."""
 
-_OPENAI = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "embeddings": "/v1/embeddings"}
+OPENAI = {"completions": "/v1/completions", "chat": "/v1/chat/completions", "embeddings": "/v1/embeddings"}
 """Operation of OpenAI's API → its path, in the document of a model that answers it."""
 
 # The form of predictions is that of the front end: each form has a schema of its own.
 _LEFT_OUT = [{"$ref": f"#/components/parameters/{name}"} for name in ("ModelName", "ModelVersion", "ResponseFormat")]
-_EXAMPLES = ("Instances", "V1Request", "V2InferRequest")
+PREDICTIONS = ("Instances", "V1Request", "V2InferRequest")
 _REFERENCE = re.compile(r'"\$ref": "#/components/(\w+)/(\w+)"')
 
 
@@ -63,14 +62,16 @@ def document(general: Mapping[str, Any], model: PublishedModel, version: str = "
     report = model.described
     known = report is not None and bool(report.inputs)
     own = _schemas(general, report, as_texts) if known and report else _without_examples(general)
-    own |= _openai(general["components"]["schemas"], model.name)
+    asked = examples.openai_bodies(report, model.name) if known and report and not version else {}
     paths = {
         _filled(template, model.name, version): {"post": _operation(general, template, version, operation)}
         for operation, template in _OPERATIONS.items()
     }
-    for operation in _openai_operations(report) if known and report and not version else ():
-        path = _OPENAI[operation]
+    for operation, example in sorted(asked.items()):
+        path = OPENAI[operation]
         paths[path] = {"post": {**general["paths"][path]["post"], "operationId": operation}}
+        name = schema_of(paths[path]["post"])
+        own[name] = {**general["components"]["schemas"][name], "example": example}
     components = {**general["components"], "schemas": {**general["components"]["schemas"], **own}}
     info = {"title": f"Model {model.name}", "version": model.version, "description": _about(report if known else None)}
     made: Schema = {"openapi": general["openapi"], "info": info, "paths": paths, "components": _used(paths, components)}
@@ -80,8 +81,10 @@ def document(general: Mapping[str, Any], model: PublishedModel, version: str = "
     return made
 
 
-def _openai_operations(report: SlotReport) -> list[str]:
-    return [*sorted(completions.takes(report)), *(["embeddings"] if embeddings.takes(report) else [])]
+def schema_of(operation: Mapping[str, Any]) -> str:
+    """Return the name of the schema of the body of an operation, as JSON; empty if it has none."""
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    return str(body.get("schema", {}).get("$ref", "")).rpartition("/")[2]
 
 
 def _filled(template: str, name: str, version: str) -> str:
@@ -102,7 +105,7 @@ def _about(report: SlotReport | None) -> str:
 
 
 def _without_examples(general: Mapping[str, Any]) -> Schema:
-    found = {name: dict(general["components"]["schemas"][name]) for name in _EXAMPLES}
+    found = {name: dict(general["components"]["schemas"][name]) for name in PREDICTIONS}
     for schema in found.values():
         del schema["example"]
     return found
@@ -113,29 +116,20 @@ def _schemas(general: Mapping[str, Any], report: SlotReport, as_texts: bool) -> 
     row = schemas.record({spec.name: schemas.of_input(spec, batched) for spec in report.inputs})
     prediction: Schema = {"type": "string"} if as_texts else schemas.record({"value": _answer(report, batched)})
     v1_row = {spec.name: schemas.of_input(spec) for spec in report.inputs}
-    sent, v1_sent = examples.record(report.inputs, batched), examples.record(report.inputs)
-    return {
-        "Instances": _body("instances", schemas.listed(_row(row)), [sent] if sent else None),
+    own = {
+        "Instances": _body("instances", schemas.listed(_row(row))),
         "Predictions": _body("predictions", {"type": "array", "items": prediction}),
-        "V1Request": _body("instances", schemas.listed(_single(v1_row)), [_value(v1_sent)] if v1_sent else None),
+        "V1Request": _body("instances", schemas.listed(_single(v1_row))),
         "V1Response": _body("predictions", {"type": "array", "items": _answer(report, False)}),
         **_v2(general["components"]["schemas"], report),
     }
+    for name, body in examples.bodies(report).items():
+        own[name] = {**own[name], "example": body}
+    return own
 
 
-def _openai(general: Schema, model: str) -> Schema:
-    """Return the bodies of OpenAI's API with an example for a model."""
-    examples_of: dict[str, Schema] = {
-        "Completions": {"prompt": "text"},
-        "ChatCompletions": {"messages": examples.MESSAGES},
-        "EmbeddingInput": {"input": "text"},
-    }
-    return {name: {**general[name], "example": {"model": model, **sent}} for name, sent in examples_of.items()}
-
-
-def _body(name: str, schema: Schema, example: Any = None) -> Schema:
-    body = schemas.record({name: schema})
-    return body | ({} if example is None else {"example": {name: example}})
+def _body(name: str, schema: Schema) -> Schema:
+    return schemas.record({name: schema})
 
 
 def _answer(report: SlotReport, batched: bool) -> Schema:
@@ -158,10 +152,6 @@ def _single(fields: Mapping[str, Schema]) -> Schema:
     return next(iter(fields.values())) if len(fields) == 1 else schemas.record(fields)
 
 
-def _value(sent: dict[str, Any]) -> Any:
-    return next(iter(sent.values())) if len(sent) == 1 else sent
-
-
 def _v2(known: Mapping[str, Any], report: SlotReport) -> Schema:
     count = len(report.inputs)
     forms = [form for spec in report.inputs for form in schemas.v2_inputs(spec)]
@@ -169,8 +159,6 @@ def _v2(known: Mapping[str, Any], report: SlotReport) -> Schema:
     request = known["V2InferRequest"]
     request = {**request, "properties": {**request["properties"], "inputs": tensors}}
     del request["example"]
-    if sent := examples.v2_inputs(report.inputs):
-        request["example"] = {"inputs": sent}
     response = known["V2InferResponse"]
     if sent_back := [schemas.v2_output(spec) for spec in outputs(report)]:
         own = {"type": "array", "items": {"anyOf": sent_back}, "minItems": len(sent_back)}

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.frontend.api.model_docs.schemas import image_size
+from cluster_serving.frontend.api.openai import completions, embeddings
 from cluster_serving.frontend.api.openai.parameters import DEFAULTS, NEUTRAL
 from cluster_serving.frontend.api.v2 import datatypes
-from cluster_serving.protocol.slots import TensorSpec
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 MESSAGES = [{"role": "user", "content": "text"}]
 """The messages of a chat."""
@@ -26,6 +27,30 @@ _FEW_NUMBERS = 1000
 
 _SIDE = 64
 """Width and height of an image whose size is free."""
+
+
+def bodies(report: SlotReport) -> dict[str, Any]:
+    """Return a body that a model answers, by the name of its schema; empty if it would be too long to read."""
+    specs = report.inputs
+    row, fields, tensors = record(specs, report.already_batched), record(specs), v2_inputs(specs)
+    if not (row and fields and tensors):
+        return {}
+    return {
+        "Instances": {"instances": [row]},
+        "V1Request": {"instances": [next(iter(fields.values())) if len(fields) == 1 else fields]},
+        "V2InferRequest": {"inputs": tensors},
+    }
+
+
+def openai_bodies(report: SlotReport, model: str) -> dict[str, Any]:
+    """Return a body of OpenAI's API that a model answers, by the name of the operation."""
+    sent: dict[str, Any] = {
+        "completions": {"prompt": "text"},
+        "chat": {"messages": MESSAGES},
+        "embeddings": {"input": "text"},
+    }
+    taken = {*completions.takes(report), *(["embeddings"] if embeddings.takes(report) else [])}
+    return {operation: {"model": model, **body} for operation, body in sent.items() if operation in taken}
 
 
 def record(specs: Sequence[TensorSpec], batched: bool = False) -> dict[str, Any] | None:

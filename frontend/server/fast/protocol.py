@@ -2,11 +2,10 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from httptools import HttpParserInvalidMethodError
+from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -103,7 +102,15 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self._is_refused:
             return
         self._progressed = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        # As uvicorn does it, but for warnings in the log: what a client sends is no fault of the server.
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade:
+            # It is refused already.
+            pass
+        except HttpParserError as error:
+            self._refuse(self._parse_error(error))
         # Bytes that complete no part and are no body belong to headers, to a trailer or to a chunk extension.
         self._unused_bytes = 0 if self._progressed else self._unused_bytes + len(data)
         if self._unused_bytes > self.limits.max_header_bytes:
@@ -161,9 +168,6 @@ class _LimitedProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self._answered = True
         self._watch_reader()
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(self._parse_error(sys.exc_info()[1]))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._served = cycle
@@ -249,7 +253,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             return _EXPECT
         return _FULL if self._is_full() else None
 
-    def _parse_error(self, raised: BaseException | None) -> ServingError:
+    def _parse_error(self, raised: HttpParserError) -> ServingError:
         """Return why the parser refuses a request, whose first line is known if it arrived in one piece."""
         line = _REQUEST_LINE.match(self._first)
         if line is not None:

@@ -118,12 +118,28 @@ def check(client, document, examples, inputs=()):
     return len(wrong)
 
 
-def test_wrong_values_that_follow_from_the_documents_are_refused_by_name(client):
+def check_examples(client, document):
+    """Send the example of each path; return their number."""
+    sent = 0
+    for path, methods in document["paths"].items():
+        content = methods.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+        if "example" in content:
+            for parameter in methods["post"]["parameters"]:
+                path = path.replace(f"{{{parameter.get('name')}}}", parameter.get("example", ""))
+            answer = client.post(path, json=content["example"])
+            assert answer.is_success, f"{path}: {answer.text}"
+            sent += 1
+    return sent
+
+
+def test_examples_of_the_documents_are_answered_and_wrong_values_that_follow_are_refused_by_name(client):
+    general = client.get("/openapi.json").json()
+    assert check_examples(client, general) == 10
     line = {"custom_id": "1", "method": "POST", "url": "/v1/embeddings", "body": {"model": "embedder", "input": "a"}}
     sent = {"file": ("a.jsonl", json.dumps(line).encode())}
     file = client.post("/v1/files", files=sent, data={"purpose": "batch"}).json()["id"]
     bodies = {**BODIES, "/v1/batches": {**BODIES["/v1/batches"], "input_file_id": file}}
-    assert check(client, client.get("/openapi.json").json(), lambda path, operation: bodies.get(path)) > 500
+    assert check(client, general, lambda path, operation: bodies.get(path)) > 500
     for model, inputs in (("mixed", [*ROW]), ("caller", ["messages"])):
         document = client.get(f"/models/{model}/openapi.json").json()
 

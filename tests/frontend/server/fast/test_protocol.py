@@ -89,14 +89,17 @@ def test_large_headers_are_refused_also_if_they_come_at_once(serve):
     assert httpx.get(f"{url}/{'a' * 2000}").status_code == 414
 
 
-def test_what_is_not_http_is_refused_and_the_server_goes_on(serve):
+def test_what_is_not_http_is_refused_and_is_no_line_of_the_log(serve, caplog):
     url = serve().url
-    with connect(url) as connection:
-        connection.sendall(b"\x16\x03\x01 not http\r\n\r\n")
-        answer = connection.recv(1000)
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b'"MALFORMED_HTTP"' in answer
+    # As clients of TLS, and of HTTP/2 without it, begin.
+    sent = {b"\x16\x03\x01 not http\r\n\r\n": "MALFORMED_HTTP"}
+    sent[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] = "HTTP_VERSION_NOT_SUPPORTED"
+    for request, code in sent.items():
+        with connect(url) as connection:
+            connection.sendall(request)
+            assert f'"{code}"' in connection.recv(1000).decode()
     assert httpx.get(f"{url}/health/live").status_code == 200
+    assert [record for record in caplog.records if record.levelname != "INFO"] == []
 
 
 def test_connections_beyond_those_that_are_taken_are_told_so(serve):
