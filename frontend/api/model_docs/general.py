@@ -12,7 +12,7 @@ from cluster_serving.frontend.api.model_docs import examples
 from cluster_serving.frontend.api.model_docs.document import OPENAI, PREDICTIONS, schema_of
 from cluster_serving.frontend.api.model_docs.schemas import Schema
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.models.registry import PublishedModel
+from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
 from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import ServingError
@@ -33,31 +33,41 @@ _PARAMETER = "#/components/parameters/"
 def routes(front: FrontEnd) -> list[Route]:
     """Return the route of the document."""
     general = docs.document(front.admission.has_keys)
+    of_any = Json(general)
+    # Written again once the reports of the models have been read again.
+    written: tuple[Mapping[str, PublishedModel], Response] = {}, of_any
 
     async def answer(request: Request) -> Response:
+        nonlocal written
         # Nobody without a key learns which models there are.
-        is_known = not front.admission.has_keys or request.scope["call"].client
-        return Json(document(general, *await _models(front)) if is_known else general)
+        if front.admission.has_keys and not request.scope["call"].client:
+            return of_any
+        latest = await _latest(front.registry)
+        if not latest:
+            return of_any
+        if latest is not written[0]:
+            loaded = [model for model in latest.values() if model.loaded]
+            written = latest, Json(document(general, loaded, front.registry.default_name()))
+        return written[1]
 
     return [Route("/openapi.json", answer, methods=["GET"])]
 
 
-async def _models(front: FrontEnd) -> tuple[list[PublishedModel], str]:
-    """Return the models that answer now, none if Redis cannot tell, and the name of the model of other requests."""
+async def _latest(registry: ModelRegistry) -> Mapping[str, PublishedModel]:
+    """Return the models by name; none if Redis cannot tell."""
     try:
         async with time_limit(_PATIENCE_S):
-            latest = await front.registry.latest()
+            return await registry.latest()
     except (ServingError, TimeoutError):
-        return [], ""
-    return [model for model in latest.values() if model.loaded], front.registry.default_name()
+        return {}
 
 
 def document(general: Schema, models: Sequence[PublishedModel], default: str) -> Schema:
     """Return the document of all paths, with examples that one of the models answers.
 
     Args:
-        general: The document with examples for any model. It is returned as it is if there are no models.
-        models: Models that have loaded.
+        general: The document with examples for any model.
+        models: Models that have loaded; without any, the document is returned as it is.
         default: Name of the model of requests that name none; the first choice.
     """
     if not models:
