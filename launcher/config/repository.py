@@ -40,7 +40,7 @@ class Repository:
 
     Attributes:
         names: Names of those that hold a model, in order.
-        ignored: Those that hold none, or have no name of a model; each with the reason.
+        ignored: Those that hold none, have no name of a model, or that of the job; each with the reason.
         misplaced: Names of those whose keys would be in another hash slot of a Redis Cluster than those of the job.
     """
 
@@ -71,6 +71,10 @@ def find(config: Config) -> Repository | None:
             misplaced.append(entry.name)
         else:
             names.append(entry.name)
+    # It harms no other model; alone, it is refused (`problem`).
+    if config.job_name in names and len(names) > 1:
+        names.remove(config.job_name)
+        ignored.append(f"{config.job_name} (the name of the job: rename the subfolder, or set another jobName)")
     return Repository(tuple(names), tuple(ignored), tuple(misplaced)) if names or misplaced else None
 
 

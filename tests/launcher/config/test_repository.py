@@ -47,6 +47,7 @@ def test_each_subfolder_that_holds_a_model_is_one_and_the_others_are_named(root,
     put(root, "c/2")
     put(root, "two words")
     put(root, ".hidden")
+    put(root, "shop")
     (root / "handler").mkdir()
     (root / "handler" / "handler.py").touch()
     (root / "notes").mkdir()
@@ -57,6 +58,7 @@ def test_each_subfolder_that_holds_a_model_is_one_and_the_others_are_named(root,
     assert found.ignored == (
         "notes (it holds no model)",
         "two words (no name of a model: letters, digits, '_', '-' and '.', up to 200)",
+        "shop (the name of the job: rename the subfolder, or set another jobName)",
     )
 
 
