@@ -74,8 +74,9 @@ class Preprocessor:
         """
         named = ", ".join(map(repr, islice(record, _MAX_NAMED)))
         if len(record) != len(self._rules):
+            count = f"{len(record)} input{'s' * (len(record) != 1)}"
             raise InvalidInput(
-                f"{differing(record, self._specs)}the request has {len(record)} inputs ({named}); the model expects "
+                f"{differing(record, self._specs)}the request has {count} ({named}); the model expects "
                 f"{len(self._rules)}: {', '.join(map(str, self._rules))}"
             )
         if self._is_misspelled(record):

@@ -55,8 +55,8 @@ export class Tryout {
     if (other) this.result.replaceChildren();
     if (other || byId("body").value === this.#example) this.#fillExample();
     const image = this.form.elements.kind[0];
-    image.disabled = model.inputs.length > 1;
-    image.parentElement.title = image.disabled ? "This model has several inputs: send JSON, with images as base64" : "";
+    image.parentElement.title = withoutImage(model);
+    image.disabled = image.parentElement.title !== "";
     if (other) this.#choose(takesImages(model) || (this.#image && !image.disabled) ? "image" : "json");
     byId("body-hint").textContent = this.#hint();
   }
@@ -153,6 +153,12 @@ export class Tryout {
     byId("send").classList.toggle("busy", on);
     if (on && !this.result.children.length) this.result.replaceChildren(make("p", { class: "hint" }, "Waiting for the answer …"));
   }
+}
+
+/** Why an image alone is no request to the model; empty if it may be one. */
+function withoutImage({ inputs }) {
+  if (inputs.length > 1) return "This model has several inputs: send JSON, with images as base64";
+  return inputs[0]?.dtype === "str" ? "This model takes texts: send JSON" : "";
 }
 
 /** So many random bytes as hexadecimal digits. */

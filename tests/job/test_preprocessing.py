@@ -98,7 +98,7 @@ def test_inputs_of_other_names_are_matched_by_position(two):
 def test_missing_and_unknown_names_are_told_first(two):
     for record, problem in (
         ({"a": A, "u": B}, "'b' is missing, 'u' is unknown: the request has the inputs 'a', 'u'; the model"),
-        ({"a": A}, "'b' is missing: the request has 1 inputs ('a'); the model"),
+        ({"a": A}, "'b' is missing: the request has 1 input ('a'); the model"),
         ({"a": A, "b": B, "c": A, "d": A}, "'c', 'd' are unknown: the request has 4 inputs"),
     ):
         with pytest.raises(InvalidInput) as caught:
@@ -111,7 +111,7 @@ def test_a_column_with_a_space_in_its_name_is_told_by_that_name():
     table = Preprocessor(columns, "CHW", ImageOptions())
     for record, problem in (
         ({"petal length": A, "petal_width": A, "colour": A}, "'colour' is unknown: the request has 3 inputs"),
-        ({"petal length": A}, "'petal_width' is missing: the request has 1 inputs"),
+        ({"petal length": A}, "'petal_width' is missing: the request has 1 input"),
         ({"petal length": A, "petal width": A, "x": A}, "'x' is unknown: the request has 3 inputs"),
     ):
         with pytest.raises(InvalidInput) as caught:

@@ -153,15 +153,17 @@ def test_a_model_is_named_by_the_address(page):
 
 
 def test_nothing_is_sent_to_a_failed_model_and_texts_are_shown_as_texts(page):
-    """The data of the page is changed on its way: no job of these tests fails or answers texts."""
+    """The data of the page is changed on its way: no job of these tests fails, takes or answers texts."""
 
     def failed(route):
         data = route.fetch().json()
         for model in data["models"]:
             model["state"] = "failed"
+            model["inputs"] = [taken | {"dtype": "str"} for taken in model["inputs"]]
         route.fulfill(json=data)
 
     choose(page, "ui-vectors")
+    expect(page.get_by_label("Image", exact=True)).to_be_enabled()
     answer = {"predictions": [{"value": 'a "text"'}]}
     page.route("**/predict?*", lambda route: route.fulfill(json=answer))
     page.get_by_role("button", name="Send").click()
@@ -169,6 +171,7 @@ def test_nothing_is_sent_to_a_failed_model_and_texts_are_shown_as_texts(page):
     page.route("**/ui/data", failed)
     expect(page.get_by_role("button", name="Send")).to_be_disabled()
     expect(page.locator("#send-hint")).to_contain_text("failed")
+    expect(page.get_by_label("Image", exact=True)).to_be_disabled()
 
 
 def test_the_form_comes_before_the_charts_on_a_phone(chromium, front):
