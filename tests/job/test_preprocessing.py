@@ -135,7 +135,7 @@ def test_misspelled_names_are_refused(two, names):
 def test_a_wrong_number_of_inputs_is_refused(two, record):
     with pytest.raises(InvalidInput) as caught:
         two.prepare(record)
-    assert f"the request has {len(record)} inputs" in str(caught.value)
+    assert f"the request has {len(record)} input" in str(caught.value)
     assert "the model expects 2: a: float32[1], b: float32[2]" in str(caught.value)
     assert all(repr(name) in str(caught.value) for name in record)
 
