@@ -17,6 +17,7 @@ from cluster_serving.connectors.slot.pieces import PieceWriter
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.computing import Computing
 from cluster_serving.job.culprits.search import CulpritSearch
+from cluster_serving.job.hosting.leak import Leak
 from cluster_serving.job.hosting.threads import fitted
 from cluster_serving.job.models.batched.watch import Watch
 from cluster_serving.job.options import JobOptions
@@ -67,9 +68,21 @@ class HostedModel:
         self._computing = Computing(options, self._predictor, client, metrics, end, CulpritSearch)
         self._reported = self._predictor.learned
         self._counted = self._hung = 0
+        self._leak = Leak()
 
-    def hangs(self) -> bool:
-        """Return True if calls have not returned in time, twice: further ones would end the process of all models."""
+    @property
+    def is_suspected(self) -> bool:
+        """True if the next calls should be the only ones of the process; see `Leak`."""
+        return self._leak.is_suspected
+
+    def problem(self) -> str:
+        """Return why further calls would end the process of all models; empty if they would not."""
+        if self._hangs():
+            limit = self.options.model.inference_timeout_s
+            return f"its calls have not returned within {limit:g} s (inferenceTimeout), twice"
+        return self._leak.problem
+
+    def _hangs(self) -> bool:
         if new := self._computing.timed_out - self._counted:
             self._counted += new
             self._hung += new
@@ -81,7 +94,8 @@ class HostedModel:
 
     def answer(self, batch: GatheredBatch) -> Iterator[AnsweredBatch]:
         """Compute and answer a batch; see `Computing.answer`."""
-        return self._computing.answer(batch)
+        with self._leak.measured():
+            yield from self._computing.answer(batch)
 
     def check(self) -> bool:
         """Let the watch compute a record again; return True if `report` has changed."""
@@ -110,6 +124,8 @@ class AbsentModel:
         shared: What the slot shares under this name.
         error: The error.
     """
+
+    is_suspected = False
 
     def __init__(self, options: JobOptions, shared: SharedSlot, error: ServingError) -> None:
         self.options = options

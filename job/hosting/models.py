@@ -140,11 +140,12 @@ class HostedModels:
         change.made.set()
 
     def check(self, name: str) -> None:
-        """Report what requests have told of a model, and put it aside if it hangs."""
+        """Report what requests have told of a model, and put it aside if it hangs or leaks."""
         model = self.queues[name]
         changed = model.check()
-        if isinstance(model, HostedModel) and model.hangs() and all(change.name != name for change in self._due):
-            self._put_aside(name, f"it is put aside: its calls have not returned within {_limit(model)}, twice")
+        problem = model.problem() if isinstance(model, HostedModel) else ""
+        if problem and all(change.name != name for change in self._due):
+            self._put_aside(name, f"it is put aside: {problem}")
         elif changed:
             self.reports[name] = self.served[name].report()
             self._tell([name])
@@ -340,10 +341,6 @@ class HostedModels:
     def _summary(self) -> SlotReport:
         largest = max((one.options.batch.max_batch_size for one in self.served.values()), default=0)
         return SlotReport("", "", engine=f"{len(self.served)} models", max_batch_size=largest)
-
-
-def _limit(model: HostedModel) -> str:
-    return f"{model.options.model.inference_timeout_s:g} s (inferenceTimeout)"
 
 
 def _close(served: dict[str, HostedModel]) -> None:

@@ -191,10 +191,11 @@ class Serving:
                 closing.callback(queue.close)
 
     def _beside(self, name: str) -> AbstractContextManager[None]:
-        """Return what a batch of a model is computed in: beside other slots, or alone after a crash."""
+        """Return what a batch of a model is computed in: beside other slots; alone after a crash, or if it may leak."""
         if self._others_of_job is None:
             return nullcontext()
-        return CALLS.alone() if self._queue(name).recovering else CALLS.among_others()
+        is_alone = self._queue(name).recovering or self._models.queues[name].is_suspected
+        return CALLS.alone() if is_alone else CALLS.among_others()
 
     def _served(self, name: str, entries: Sequence[Entry]) -> Iterator[GatheredBatch]:
         queue, began = self._queues[name], time.monotonic()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cluster_serving.client import InferenceTimeout, InputQueue, ModelError, OutputQueue
+from cluster_serving.job.hosting import leak
 from cluster_serving.launcher.jobs import hosted
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.protocol.keys import GROUP, JobKeys
@@ -199,6 +200,26 @@ def test_hanging_requests_count_over_all_slots(root, change, ask, db):
 
     assert all(is_refused() for _ in range(2 * SLOTS))
     assert ask("thrice", 1) == [3]
+
+
+def test_a_model_that_leaks_is_put_aside_and_one_beside_it_is_not(root, change, ask, monkeypatch):
+    monkeypatch.setattr(leak, "_limit", lambda: 48 << 20)
+    put(root, "leaks", 2, start="self.kept = []", before="self.kept.append(b'x' * (2 << 20))")
+    put(root, "innocent", 4)
+    for name in ("leaks", "innocent"):
+        change(name)
+
+    def ask_until_refused():
+        with pytest.raises(ModelError, match="'leaks' cannot be loaded: it is put aside: its calls have left .* MB"):
+            for _ in range(400):
+                ask("leaks", *[1] * 6)
+
+    with ThreadPoolExecutor(4) as pool:
+        leaking = pool.submit(ask_until_refused)
+        for one in [pool.submit(ask, "innocent", *[1] * 200) for _ in range(3)]:
+            assert one.result() == [4] * 200
+        leaking.result()
+    assert ask("innocent", 1) == [4] and ask("thrice", 1) == [3]
 
 
 def test_requests_of_slots_that_have_died_are_taken_over(job, ask, db, redis_server):

@@ -1,0 +1,55 @@
+"""What the calls of a model leave in the memory of the process."""
+
+import pytest
+
+from cluster_serving.job.hosting import leak
+from cluster_serving.protocol.host.memory import resident
+
+LIMIT = 1600
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """The memory of a process, and a function that lets calls of a model leave something in it."""
+    monkeypatch.setattr(leak, "_limit", lambda: LIMIT)
+    memory = [5000]
+    model = leak.Leak(lambda: memory[0])
+
+    def call(left, times=1):
+        for _ in range(times):
+            with model.measured():
+                memory[0] += left
+        return model
+
+    return call
+
+
+def test_a_model_that_leaves_more_and_more_is_suspected_and_then_named(process):
+    assert not process(100, 7).is_suspected
+    assert process(100).is_suspected and not process(0).problem
+    assert not process(100, 7).problem
+    assert "its calls have left" in process(100).problem
+
+
+def test_a_model_that_gives_back_what_it_takes_is_not(process):
+    for _ in range(100):
+        assert not process(700).is_suspected
+        assert not process(-700).is_suspected
+    # What calls of others give back is not saved up.
+    process(-5000)
+    assert process(800).is_suspected
+
+
+def test_a_model_beside_one_that_leaks_is_cleared_when_it_is_alone(process):
+    assert process(800).is_suspected
+    assert process(0, 99).is_suspected
+    assert not process(0).is_suspected
+    assert not process(700).is_suspected
+    assert process(100).is_suspected
+
+
+def test_the_memory_of_the_process_is_told():
+    before = resident()
+    kept = b"x" * (64 << 20)
+    assert 60 << 20 < resident() - before < 80 << 20
+    del kept
