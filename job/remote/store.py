@@ -164,7 +164,8 @@ class Store:
             for path, name in names.items()
             if found[path]["type"] == "file" and name and not name.endswith("/")
         }
-        if unsafe := next((name for name in files if ".." in PurePosixPath(name).parts), None):
+        # Of S3, the part of a key behind the folder may begin with a slash, too.
+        if unsafe := next((name for name in files if name[0] == "/" or ".." in PurePosixPath(name).parts), None):
             raise ModelError(f"{self._url} holds {unsafe!r}, which lies outside of the folder")
         return files
 

@@ -189,6 +189,18 @@ def test_a_model_that_does_not_exist(bucket, path):
         fetch(f"s3://{name}/{path}", timeout=1e9)
 
 
+def test_a_file_that_lies_outside_of_the_folder(bucket, tmp_path):
+    fs, name = bucket
+    outside = tmp_path / "outside"
+    for folder, key in (("digits", f"digits/{outside}"), ("digits-2", "digits-2/../outside")):
+        fs.pipe(f"{name}/models/{key}", b"x")
+        with pytest.raises(ModelError, match=f"models/{folder} holds '.*outside', which lies outside of the folder"):
+            fetch(f"s3://{name}/models/{folder}")
+    with pytest.raises(ModelError, match="which lies outside of the folder"):
+        inspect(f"s3://{name}/models", shown_in=str(tmp_path))
+    assert not outside.exists()
+
+
 def test_a_bucket_that_does_not_exist(s3):
     with pytest.raises(ModelError, match="there is no model at s3://no-such-bucket/model"):
         fetch("s3://no-such-bucket/model", timeout=1e9)
