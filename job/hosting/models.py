@@ -90,6 +90,8 @@ class HostedModels:
         self.index = shared.index
         self.has_others = options.model_parallelism > 1
         self._due: deque[Change] = deque()
+        # Models of which Redis has the report of this slot, unless it has lost it.
+        self._told: set[str] = set()
         with ExitStack() as opened:
             self.client: redis.Redis = opened.enter_context(connect(options.redis))
             self._reporter = SlotReporter(self.client, options.redis, options.submission, shared.index)
@@ -121,6 +123,7 @@ class HostedModels:
     def apply(self, change: Change) -> None:
         """Make the change that is due, in the thread that serves."""
         name = change.name
+        self._told.discard(name)
         change.earlier = self.served.pop(name, None)
         if isinstance(change.model, HostedModel):
             self.served[name] = change.model
@@ -158,7 +161,8 @@ class HostedModels:
         """
         for one in self.queues.values():
             publish_limits(self.client, one.options.redis)
-        self._tell([*self.reports])
+        # What a change has not told yet, it tells itself, when other slots are ready.
+        self._tell([name for name in self.reports if name in self._told or not self._told])
         changed = max((kept.get(CHANGED, "") for kept in self.kept.values()), default="")
         if changed and self.has_others:
             write_hash(self.client, self._keys.record, {CHANGED: changed})
@@ -186,10 +190,12 @@ class HostedModels:
         Raises:
             redis.RedisError: If Redis cannot be used.
         """
-        # They are lost together.
-        name = next(iter(self.reports.keys() & self.queues.keys()), None)
-        own = name is None or self.client.hget(JobKeys(name).slots(), str(self.index))
-        return bool(own and self.client.exists(self._keys.models))
+        # Redis may have lost all of them, and got one again since, by a change.
+        with self.client.pipeline(transaction=False) as pipeline:
+            pipeline.exists(self._keys.models)
+            for name in [*self._told]:
+                pipeline.hget(JobKeys(name).slots(), str(self.index))
+            return all(pipeline.execute())
 
     def settled(self) -> list[Change]:
         """Return the changes to models that no slot could load: each slot answers their requests with the reason."""
@@ -292,6 +298,7 @@ class HostedModels:
             report = {str(self.index): self.reports[name].to_json()}
             write_hash(self.client, JobKeys(name).slots(), report)
             write_hash(self.client, JobKeys(name).record, {HOST: self._options.redis.job, **self.kept.get(name, {})})
+            self._told.add(name)
 
     def _load(self, first_attempt: bool) -> None:
         options = self._options
