@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from cluster_serving.protocol.host.memory import available_memory, resident
+from cluster_serving.job.models.batched.growth import limit
+from cluster_serving.protocol.host.memory import resident
 
 _SHARE = 2
 """A model may leave this part of the memory that is free when it is loaded."""
@@ -32,7 +32,7 @@ class Leak:
 
     def __init__(self, memory: Callable[[], int] = resident) -> None:
         self._memory = memory
-        self._limit = _limit()
+        self._limit = limit(_SHARE)
         self._left = self._calls = 0
         self.is_suspected = False
 
@@ -53,7 +53,7 @@ class Leak:
 
     @property
     def problem(self) -> str:
-        """What the model has done, once it has left as much as it may; else empty."""
+        """Why the model is to be put aside, once it has left as much as it may; else empty."""
         if not self.is_suspected or self._left < self._limit // 2:
             return ""
         left = (self._left + self._limit // 2) // _MEGABYTE
@@ -65,9 +65,3 @@ class Leak:
     def _begin(self, suspected: bool) -> None:
         self.is_suspected = suspected
         self._left = self._calls = 0
-
-
-def _limit() -> int:
-    with suppress(OSError, KeyError):
-        return available_memory() // _SHARE
-    return sys.maxsize

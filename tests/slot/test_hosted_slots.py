@@ -203,7 +203,7 @@ def test_hanging_requests_count_over_all_slots(root, change, ask, db):
 
 
 def test_a_model_that_leaks_is_put_aside_and_one_beside_it_is_not(root, change, ask, monkeypatch):
-    monkeypatch.setattr(leak, "_limit", lambda: 48 << 20)
+    monkeypatch.setattr(leak, "limit", lambda share: 48 << 20)
     put(root, "leaks", 2, start="self.kept = []", before="self.kept.append(b'x' * (2 << 20))")
     put(root, "innocent", 4)
     for name in ("leaks", "innocent"):

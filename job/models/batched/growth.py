@@ -12,10 +12,10 @@ from cluster_serving.protocol.host.memory import available_memory
 _SHARE = 16
 
 
-def limit() -> int:
-    """Return the bytes by which a trial may grow: a share of the memory that is free or could be freed."""
+def limit(share: int = _SHARE) -> int:
+    """Return the bytes by which a trial may grow, or another part of the memory that is free or could be freed."""
     with suppress(OSError, KeyError):
-        return available_memory() // _SHARE
+        return available_memory() // share
     return sys.maxsize
 
 

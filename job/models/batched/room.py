@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
 
-from cluster_serving.job.models.batched.growth import Growth
-from cluster_serving.protocol.host.memory import available_memory
+from cluster_serving.job.models.batched.growth import Growth, limit
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
@@ -112,9 +110,7 @@ class Room:
     @cached_property
     def _limit(self) -> int:
         """Bytes that a call may take."""
-        with suppress(OSError, KeyError):
-            return available_memory() // _SHARE
-        return sys.maxsize
+        return limit(_SHARE)
 
     def _factor(self, size: float) -> float:
         return max(1.0, size / self.cost.size) if self.cost.size else 1.0

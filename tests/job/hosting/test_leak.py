@@ -11,7 +11,7 @@ LIMIT = 1600
 @pytest.fixture
 def process(monkeypatch):
     """The memory of a process, and a function that lets calls of a model leave something in it."""
-    monkeypatch.setattr(leak, "_limit", lambda: LIMIT)
+    monkeypatch.setattr(leak, "limit", lambda share: LIMIT)
     memory = [5000]
     model = leak.Leak(lambda: memory[0])
 

@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 
-from cluster_serving.job.models.batched import room
+from cluster_serving.job.models.batched import growth, room
 from cluster_serving.job.models.batched.model import BatchedModel
 from tests.job.models.batched.test_model import Raw, records
 
@@ -18,7 +18,7 @@ def large(x):
 
 
 def test_a_batch_that_takes_too_much_memory_is_computed_in_several_calls(monkeypatch, caplog):
-    monkeypatch.setattr(room, "available_memory", lambda: 8 * 33 * MEGABYTES)
+    monkeypatch.setattr(growth, "available_memory", lambda: 8 * 33 * MEGABYTES)
     raw = Raw(large, (None, 100))
     model = BatchedModel(raw)
     with caplog.at_level(logging.WARNING):
@@ -35,7 +35,7 @@ def test_a_batch_that_takes_too_much_memory_is_computed_in_several_calls(monkeyp
 
 
 def test_sizes_that_clients_choose_are_measured_when_they_come(monkeypatch):
-    monkeypatch.setattr(room, "available_memory", lambda: 8 * 33 * MEGABYTES)
+    monkeypatch.setattr(growth, "available_memory", lambda: 8 * 33 * MEGABYTES)
     raw = Raw(large, (None, None))
     model = BatchedModel(raw)
     model.prove()
