@@ -10,28 +10,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _LONGEST_S = 5.0
-"""Seconds after which a call is no longer waited for: it may hang."""
+"""Seconds for which a call is waited for, once: it may hang, or be that of a slow model."""
 
 
 class Calls:
-    """Batches that are computed in this process by the slots of jobs of several models."""
+    """Batches that are computed in this process by the slots of jobs of several models.
 
-    def __init__(self) -> None:
+    A call that others have waited for in vain counts no more: each further one would wait for it as long.
+
+    Args:
+        longest: Seconds for which a call is waited for.
+    """
+
+    def __init__(self, longest: float = _LONGEST_S) -> None:
+        self._longest = longest
         self._changed = threading.Condition()
-        self._running = 0
+        self._running: set[object] = set()
         self._alone: object | None = None
 
     @contextmanager
     def among_others(self) -> Iterator[None]:
         """Compute beside other slots, once none computes alone."""
+        own = object()
         with self._changed:
-            self._changed.wait_for(lambda: self._alone is None, _LONGEST_S)
-            self._running += 1
+            self._wait_for_one()
+            self._running.add(own)
         try:
             yield
         finally:
             with self._changed:
-                self._running -= 1
+                self._running.discard(own)
                 self._changed.notify_all()
 
     @contextmanager
@@ -39,9 +47,11 @@ class Calls:
         """Compute while no other slot does."""
         own = object()
         with self._changed:
-            self._changed.wait_for(lambda: self._alone is None, _LONGEST_S)
+            self._wait_for_one()
             self._alone = own
-            self._changed.wait_for(lambda: not self._running, _LONGEST_S)
+            awaited = set(self._running)
+            if not self._changed.wait_for(lambda: not self._running, self._longest):
+                self._running -= awaited
         try:
             yield
         finally:
@@ -49,6 +59,13 @@ class Calls:
                 if self._alone is own:
                     self._alone = None
                 self._changed.notify_all()
+
+    def _wait_for_one(self) -> None:
+        """Wait until no call is made alone."""
+        awaited = self._alone
+        if not self._changed.wait_for(lambda: self._alone is None, self._longest) and self._alone is awaited:
+            self._alone = None
+            self._changed.notify_all()
 
 
 CALLS = Calls()

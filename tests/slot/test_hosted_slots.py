@@ -157,7 +157,7 @@ def test_a_change_that_one_slot_cannot_make_is_made_in_none(root, job, change, a
     assert states(job)["thrice"][0] == "ready" and "the new files are not served" in states(job)["thrice"][1]
 
 
-def test_a_slot_in_a_long_batch_keeps_no_requests_of_other_models(root, ask):
+def test_a_slot_in_a_long_batch_keeps_no_requests_of_other_models(root, job, ask):
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(ask, "waits", 99)
         try:
