@@ -6,14 +6,16 @@ import warnings
 from pathlib import Path
 
 import h5py
-import keras
 import numpy as np
 import pytest
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
+from tests.support.lazy import Lazy
 from tests.support.payloads import model_zoo
+
+keras = Lazy("keras")
 
 
 def load(folder, **options):

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from cluster_serving.job.models import ModelOptions, load_model
-from cluster_serving.job.models.tensorflow.known import bounds, known
 from tests.support.lazy import Lazy
 from tests.support.payloads.model_zoo import save_savedmodel
 
-tf = Lazy("tensorflow")
+tf, reader = Lazy("tensorflow"), Lazy("cluster_serving.job.models.tensorflow.known")
 
 WORDS = [f"word{number}" for number in range(300)]
 
@@ -55,12 +54,12 @@ def test_tables_that_nothing_has_filled_and_names_of_files_are_not_known():
         tf.constant("f", name="save/tensor_names")
         session.run(words._init_op)
         assert later is not None
-        assert set(known(session, with_texts=False)) == {"a", "b"}
-        assert set(known(session, with_texts=True)) == {"a", "b", "c", "d"}
+        assert set(reader.known(session, with_texts=False)) == {"a", "b"}
+        assert set(reader.known(session, with_texts=True)) == {"a", "b", "c", "d"}
 
 
 def test_numbers_that_others_are_compared_with_are_known():
     with tf.Graph().as_default() as graph, tf.compat.v1.Session(graph=graph) as session:
         x = tf.compat.v1.placeholder(tf.float32, [None, 2])
         tf.function(lambda x: x < 7.5)(tf.where(x > tf.constant([18.0, 1000.0]), x, 3.0))
-        assert [array.tolist() for array in bounds(session, 9)] == [[18.0, 1000.0], 7.5]
+        assert [array.tolist() for array in reader.bounds(session, 9)] == [[18.0, 1000.0], 7.5]

@@ -14,8 +14,6 @@ from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
 from tests.support.payloads import model_zoo
 
-BATCH = {0: torch.export.Dim("batch")}
-
 
 def load(folder, **options):
     return load_model(ModelOptions(str(folder), **options))
@@ -45,13 +43,15 @@ class Explosive:
 def two(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     example = torch.zeros(2, 3), torch.zeros(2, 3)
-    program = torch.export.export(Two(), example[:1], {"b": example[1]}, dynamic_shapes={"a": BATCH, "b": BATCH})
+    batch = {0: torch.export.Dim("batch")}
+    program = torch.export.export(Two(), example[:1], {"b": example[1]}, dynamic_shapes={"a": batch, "b": batch})
     torch.export.save(program, folder / "model.pt2")
     return folder
 
 
 def test_inputs_of_bfloat16_are_given_as_float32(tmp_path):
-    program = torch.export.export(Halves(), (torch.zeros(2, 3, dtype=torch.bfloat16),), dynamic_shapes={"x": BATCH})
+    example = torch.zeros(2, 3, dtype=torch.bfloat16)
+    program = torch.export.export(Halves(), (example,), dynamic_shapes={"x": {0: torch.export.Dim("batch")}})
     torch.export.save(program, tmp_path / "model.pt2")
     model = load(tmp_path)
     assert model.inputs[0].dtype == model.outputs[0].dtype == "float32"
