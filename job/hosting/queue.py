@@ -159,9 +159,7 @@ class ModelQueue:
         self._held += entries
 
     def leave(self) -> list[Entry]:
-        """Give away the requests that were read and not served yet; those that were interrupted stay."""
-        if self._reader.recovering:
-            return []
+        """Give away the requests that were read and not served yet; those that were interrupted are read later."""
         left, self._held = self._held, []
         return left
 
