@@ -125,7 +125,7 @@ class _Thread:
     def _work_all(self) -> None:
         for work in list(self._works):
             if self._do(work, work.work) is False:
-                # The next time begins with the others: they may have another server of the same place.
+                # It is the last one next time: the others may write to another server, which answers.
                 if self._works.pop(work, work) is None:
                     self._works[work] = None
                 return

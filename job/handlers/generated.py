@@ -147,6 +147,6 @@ class _Batch(Generic[T]):
         request = self._requests[index]
         whole = self._running.whole(index)
         if index in self._sent or whole is None:
-            # Its pieces are the answer.
+            # What was sent in pieces is the answer, also if it was no piece at all.
             return request.end(joined(self._said.get(index, [])), self._encoding)
         return request.fail(whole) if isinstance(whole, ServingError) else request.succeed(whole, self._encoding)

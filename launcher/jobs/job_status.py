@@ -342,7 +342,7 @@ def _refused(store: JobStore) -> str:
     """Return why Redis takes no writes, or no requests; empty if it takes them, or does not tell."""
     try:
         with translated(store.client):
-            # Nothing is deleted.
+            # A write that changes nothing: no entry has this id.
             store.client.xdel(store.keys.stream(NORMAL), "0-0")
             memory = store.client.info("memory")
     except RedisUnavailable as error:

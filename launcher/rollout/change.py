@@ -192,7 +192,7 @@ def settle(config: Config) -> bool:
 @contextmanager
 def _changing(config: Config) -> Iterator[Services]:
     """Provide Redis and Flink for a job that runs; refuse if another command works on the job."""
-    # A Redis that does not run is started below.
+    # Where Redis does not run, nobody holds the lock, and `services` starts it.
     with opened(config) as store, suppress(ConnectionError):
         if holder := lock.holder(store):
             raise Busy(f"job {config.job_name} is being changed by {holder}; try again when it has ended")

@@ -57,7 +57,7 @@ class FlinkCluster:
 
     def ensure(self) -> None:
         """Use the cluster, or start one; `submitting` keeps other commands from using its folder."""
-        # A target may check more, and has done so.
+        # Not `self.check`: a target whose check looks at more has called it already.
         FlinkCluster.check(self)
         with locked(self.home.path):
             if self.is_ours:

@@ -68,7 +68,7 @@ def write(file: Path, text: str) -> None:
 
 
 def folder(service: str, address: Address) -> Path:
-    """Return the folder of a service, which the service makes."""
+    """Return the folder in which a service keeps its state; it may not exist yet."""
     return root() / (f"{service}-{address.port}" if address.is_local else f"{service}-{address.host}-{address.port}")
 
 

@@ -169,7 +169,7 @@ class AppServer(Server):
 
     def _arrived(self, task: asyncio.Task[object]) -> None:
         self._arriving.discard(task)
-        # A handshake of TLS may fail.
+        # A connection whose TLS handshake has failed counts no more.
         if task.cancelled() or task.exception() is not None:
             self.closed()
 
