@@ -4,15 +4,15 @@
 
 // Words of questions that say nothing of what is asked.
 const STOP = new Set(
-  ("a able about after all am amount an and any anyone are as at be been being between but by can cannot certain could desired did do doesn doing don done for from get " +
-   "got had has have help how i if in into is isn it its just let like lot many me mainly my need no not of on only or our please possible problem " +
-   "properly proper question questions regarding s same should so some such suddenly t than that the their them then there these they this tried trying try " +
-   "to too up use using via want was way we were what when where whether which while who why will with would you your").split(" "));
+  ("a able about after all allow allowed am amount an and any anyone are as at be been being between but by can cannot certain could currently desired did directly do doesn doing don done exactly for from get " +
+   "got had has have help how i if in into is isn it its just let like lot many me mainly my need no not of on only or our over please possible problem " +
+   "properly proper question questions really regarding s same see should simply so some specified specify such suddenly t than that the their them then there these they this tried trying try " +
+   "to too up use using very via want was way we were what when whether which while who why will with would you your").split(" "));
 
 // Words of questions that say little of what is asked: they count half.
 const VAGUE = new Set(
-  ("backend bentoml bug celery code create custom doubt error example expected fail failure feature get issue model perform plan provide ray real request result run running seldon send serve " +
-   "server service serving set support take time torchserve triton unexpected work working").split(" "));
+  ("backend bentoml bug celery code create custom doubt error example expected fail failure feature get issue model one perform plan provide ray real request result run running seldon send serve " +
+   "server service serving set support take time torchserve triton unexpected where work working").split(" "));
 const LITTLE = 0.5;
 
 // Words that are no plurals.
@@ -26,7 +26,7 @@ const FIELDS = {
 const SHOWN = ["title", "text", "path"];
 const SATURATION = 3;
 const COVERED = 0.7;
-const NAMED = 5;
+const NAMED = 8;
 // A question is one of how to do things more often than of what there is, or of why.
 const KINDS = {"how-to": 1.25, tutorials: 1, reference: 0.9, explanation: 0.8, "coming-from": 0.6};
 const NEAR = {prefix: 0.7, more: 0.35, typo: 0.4};
@@ -43,7 +43,7 @@ const SAME = {multiple: "several", multi: "several", two: "several", picture: "i
   config: "configure", delete: "remove", deployment: "deploy", duplicate: "twice", endpoint: "path", failure: "fail", framework: "engine", hung: "hang", infer: "inference",
   k8s: "kubernetes", lose: "lost", loss: "lost", prioritize: "priority", ram: "memory", reply: "answer", response: "answer", revoke: "cancel", simultaneous: "parallel",
   stall: "stuck", startup: "start", env: "environment", healthcheck: "health", healthz: "health", option: "configure", parameter: "configure", redeploy: "deploy", redeployment: "deploy", setting: "configure",
-  shut: "stop", shutdown: "stop", terminate: "stop", termination: "stop", var: "variable"};
+  shut: "stop", shutdown: "stop", string: "text", fp16: "float16", bf16: "bfloat16", jpg: "jpeg", repo: "repository", tf: "tensorflow", terminate: "stop", termination: "stop", var: "variable"};
 
 // "Timed out", "times out" and "time-out" are forms of one word.
 const WORD = /tim(?:e|es|ed|ing)[ -]outs?(?![\p{L}\p{N}])|[\p{L}\p{N}]+/giu;
@@ -68,7 +68,7 @@ const same = (word) => STEMS.get(word) ?? word;
 function stem(word) {
   if (word.length < 4 || WHOLE.has(word)) return word;
   let short = word.replace(/(?<=[^aeiou])ies$/, "y").replace(/(?<=(s|x|z|ch|sh))es$/, "").replace(/(?<=[^su])s$/, "");
-  if (short.length > 5) short = short.replace(/(ation|ing|ed|er|ion|ly)$/, "");
+  if (short.length > 5) short = short.replace(/(ation|(?<=.{4})ment|ing|ed|er|ion|ly)$/, "").replace(/(?<=.{5})at(?=e?$)/, "");
   else if (short.length === 5) short = short.replace(/ed$/, "");
   return same(short.replace(/(?<=[bdfglmnprt])(.)$/, (last, _, at, all) => (all[at - 1] === last && all.length > 3 ? "" : last)).replace(/(?<=.{3})e$/, ""));
 }

@@ -9,6 +9,7 @@ const LANGUAGES = ["curl", "Python", "JavaScript"];
 
 let models = [];
 let wantsKey = false;
+let shownApi = "";
 
 // Elsewhere the names of sections are shown as they are, with a capital.
 const TITLES = { openai: "OpenAI", v2: "Open Inference Protocol v2" };
@@ -115,7 +116,8 @@ function showApi(api) {
   const schemas = make("details", { class: "card entry" }, make("summary", {}, "Schemas"),
     make("pre", { tabindex: 0, "aria-label": "Schemas" }, JSON.stringify(api.components.schemas, null, 2)));
   byId("api").replaceChildren(...sections, schemas);
-  byId("sections").append(...api.tags.map(({ name }) => make("li", {}, make("a", { href: `#api-${name}` }, titleOf(name)))));
+  const sectionLinks = api.tags.map(({ name }) => make("li", {}, make("a", { href: `#api-${name}` }, titleOf(name))));
+  byId("sections").replaceChildren(byId("sections").firstElementChild, ...sectionLinks);
 }
 
 /** Show the example for the chosen model and language. */
@@ -146,13 +148,30 @@ async function readModels() {
   showSample();
 }
 
+/** Show the paths; again if the API key gives examples of models. Otherwise forms keep what was typed. */
+async function readApi() {
+  const response = await fetch("openapi.json", { headers: headers() });
+  const content = await response.text();
+  if (!response.ok || content === shownApi) return;
+  shownApi = content;
+  const api = JSON.parse(content);
+  wantsKey = "security" in api;
+  byId("key-field").hidden = !wantsKey;
+  showApi(api);
+}
+
+async function read() {
+  await readApi();
+  await readModels();
+}
+
 async function start() {
   setUpTheme();
   const choices = LANGUAGES.map((name, at) =>
     make("label", {}, make("input", { type: "radio", name: "language", value: name, checked: !at }), make("span", {}, name)));
   byId("language").append(...choices);
   byId("key").value = sessionStorage.getItem(KEY) ?? "";
-  byId("key").addEventListener("change", readModels);
+  byId("key").addEventListener("change", read);
   for (const name of ["language", "model-choice"]) byId(name).addEventListener("change", showSample);
   byId("copy").addEventListener("click", async () => {
     await navigator.clipboard.writeText(byId("sample").textContent);
@@ -161,11 +180,7 @@ async function start() {
   });
   // Browsers have a clipboard for pages of this machine, and over HTTPS.
   byId("copy").hidden = !navigator.clipboard;
-  const api = await (await fetch("openapi.json", { headers: headers() })).json();
-  wantsKey = "security" in api;
-  byId("key-field").hidden = !wantsKey;
-  showApi(api);
-  await readModels();
+  await read();
 }
 
 start();

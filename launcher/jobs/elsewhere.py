@@ -23,25 +23,25 @@ class Elsewhere:
         answers: True if slots of the job give heartbeats.
         is_asked: True if its Flink has answered.
         url: REST endpoint of that Flink; empty if it did not answer.
-        job: The job as that Flink has it; None if it has none of the name, or did not answer.
+        jobs: What that Flink has of the job, one for each generation; empty if it did not answer.
     """
 
     place: str
     answers: bool
     is_asked: bool = False
     url: str = ""
-    job: Job | None = None
+    jobs: tuple[Job, ...] = ()
 
     @property
     def runs(self) -> bool:
         """True if the job runs there for certain."""
-        return bool(self.job) or (self.answers and not self.is_asked)
+        return bool(self.jobs) or (self.answers and not self.is_asked)
 
     @property
     def state(self) -> str:
         """The state in Flink's words; `LOST` if its Flink does not have it, `UNKNOWN` if nothing tells."""
-        if self.job:
-            return self.job.state
+        if self.jobs:
+            return self.jobs[0].state
         return "LOST" if self.is_asked else "RUNNING" if self.answers else "UNKNOWN"
 
     @property
@@ -70,7 +70,7 @@ def find(store: JobStore, here: Collection[str]) -> Elsewhere | None:
     for url in at_hand(named) if named else [each for each in own if place_of(each) not in here]:
         jobs = _ask(url, store.job)
         if jobs:
-            return Elsewhere(named or place_of(url), answers, True, url, jobs[0])
+            return Elsewhere(named or place_of(url), answers, True, url, tuple(jobs))
         if named and jobs is not None:
             return Elsewhere(named, answers, True, url)
     return found if named or answers else None

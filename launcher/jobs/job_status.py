@@ -246,8 +246,8 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         if answered is not None:
             answered += sum(one.answered for one in models)
             dead = store.client.xlen(store.keys.dead_letters) + sum(one.dead_letters for one in models)
-        if not jobs and (other := elsewhere.find(store, [flink.place])) and other.job:
-            jobs = [other.job]
+        if not jobs and (other := elsewhere.find(store, [flink.place])):
+            jobs = list(other.jobs)
         now = store.generations()
         shown = [_generation(store, each, jobs) for each in now.all.values()]
         if shadow := now.of_role(SHADOW):

@@ -18,6 +18,7 @@ from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import HEARTBEAT_S
 from tests.chaos.faults import kept_processes
 from tests.support.fixtures.cluster import running
+from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import PAUSE_S, wait_until
 from tests.support.payloads import model_zoo
 
@@ -133,6 +134,9 @@ def test_a_job_is_changed_in_every_way_under_load(cluster, cluster_db, tmp_path,
         assert abs(shares[canary] / sum(shares.values()) - 0.25) < 0.03
         shown = done(cli("status"))
         assert "canary with 25 %" in shown and "serving" in shown
+        with cluster.variables(CLUSTER_SERVING_FLINK_REST_URL=f"localhost:{free_port()}"):
+            seen_from_another_flink = json.loads(done(cli("status", "--json")))
+        assert [each["state"] for each in seen_from_another_flink["generations"]] == ["RUNNING", "RUNNING"]
         refused = cli("update")
         assert refused.returncode == 1 and "cluster-serving-cli promote" in refused.stderr.replace("\n", " ")
         queue = InputQueue(port=cluster.redis_port, name=job)

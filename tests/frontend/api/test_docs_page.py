@@ -1,6 +1,7 @@
 """The page /docs in a real browser: its programs run, with the inputs of the model at hand."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -86,6 +87,11 @@ def test_a_program_has_the_key_from_the_environment(chromium, serve, report, db,
         page.keyboard.press("Tab")
         expect(page.locator("#sample")).to_contain_text(f"/models/{job}/predict")
         environment = {"API_KEY": key, "PATH": "/usr/bin:/bin"}
+        # The forms have the example of the model, too, and the sections are listed once.
+        page.get_by_text("Predict instances.", exact=True).first.click()
+        expect(page.locator("details[open]").get_by_label("Request body")).to_have_value(re.compile('"count"'))
+        links = page.locator("#sections a").all_text_contents()
+        assert len(links) == len(set(links))
         assert "predictions" in printed(["bash", "-c", code(page, "curl")], tmp_path, **environment)
         assert "0.5" in printed([sys.executable, "-c", code(page, "Python")], tmp_path, **environment)
         assert key not in page.locator("#sample").text_content()
