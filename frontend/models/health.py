@@ -48,7 +48,8 @@ class Health:
 
     Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a probe is sent: a
     request of zeros, which the job must answer within `timeout` seconds. The reports of slots are no proof, as they
-    outlive a TaskManager that died. The models of one job share its slots, and a probe to one of them is enough.
+    outlive a TaskManager that died; they count where no model of the job declares its inputs. The models of one job
+    share its slots, and a probe to one of them is enough.
     """
 
     def __init__(self, registry: ModelRegistry, dispatch: Dispatch, interval: float, timeout: float) -> None:
@@ -137,10 +138,13 @@ class Health:
             return
         try:
             models = await self._registry.of_job(job)
-            model = next((each for each in models if each.loaded and each.name not in state.refusing), models[0])
-            if (report := model.loaded) is None:
-                state.problem = "no slot has loaded it"
+            loaded = [(each, each.loaded) for each in models if each.loaded]
+            # No request can be made up for inputs that are not declared; such a model is as its slots report.
+            declared = [(each, report) for each, report in loaded if report.inputs]
+            if not declared:
+                state.problem = "" if loaded else "no slot has loaded it"
                 return
+            model, report = next((each for each in declared if each[0].name not in state.refusing), declared[0])
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
             fields = await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
             state.refusing |= {model.name} if b"error" in fields else set()
