@@ -3,9 +3,9 @@
 import logging
 import re
 
-from cluster_serving.frontend.caller import request_id, trace_id
+from cluster_serving.frontend.caller import has_own_limit, request_id, trace_id
 from cluster_serving.frontend.errors import HttpVersionNotSupported, NotSupported
-from cluster_serving.protocol.errors import InferenceFailed, ServingError
+from cluster_serving.protocol.errors import DeadlineExceeded, InferenceFailed, ResultTimeout, ServingError
 from cluster_serving.protocol.log_limit import LogLimit
 
 log = logging.getLogger(__name__)
@@ -18,6 +18,8 @@ _limit = LogLimit()
 def note(error: ServingError) -> None:
     """Log the error of an answer, unless it is the mistake of the client, or its reason has had its lines."""
     if error.http_status < 500 or isinstance(error, NotSupported | HttpVersionNotSupported):
+        return
+    if isinstance(error, ResultTimeout | DeadlineExceeded) and has_own_limit.get():
         return
     message = " ".join(error.message[:_LONGEST].split())
     # Numbers differ from request to request, as of milliseconds waited.

@@ -17,7 +17,7 @@ from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?", re.ASCII)
+_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -61,10 +61,11 @@ class HttpCall:
         if asked is None:
             return None
         # Python reads more than a number of a header, such as 1_000.
-        seconds = float(asked) / 1000 if _NUMBER.fullmatch(asked) else 0.0
-        if not 0 < seconds < float("inf"):
+        milliseconds = float(asked) if _NUMBER.fullmatch(asked) else 0.0
+        if not 0 < milliseconds < float("inf"):
             raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-        return seconds
+        # The smallest numbers are 0 as seconds, which would be no limit.
+        return max(milliseconds / 1000, 1e-6)
 
     @property
     def priority(self) -> str:
