@@ -117,6 +117,5 @@ class FrontEnd:
     def limited(self, seconds: float | None) -> float:
         """Return the seconds that a request may take: `requestTimeout`, or less if its client does not wait so long."""
         longest = self.options.request_timeout / 1000
-        limit = longest if seconds is None else min(seconds, longest)
-        has_own_limit.set(limit < longest)
-        return limit
+        has_own_limit.set(seconds is not None and seconds < longest)
+        return longest if seconds is None else min(seconds, longest)

@@ -48,8 +48,7 @@ class Health:
 
     Every answer to a client shows that a job is alive. After `interval` seconds without an answer, a probe is sent: a
     request of zeros, which the job must answer within `timeout` seconds. The reports of slots are no proof, as they
-    outlive a TaskManager that died; they count where no model of the job declares its inputs. The models of one job
-    share its slots, and a probe to one of them is enough.
+    outlive a TaskManager that died. The models of one job share its slots, and a probe to one of them is enough.
     """
 
     def __init__(self, registry: ModelRegistry, dispatch: Dispatch, interval: float, timeout: float) -> None:
@@ -64,8 +63,7 @@ class Health:
 
     def note_answer(self, job: str) -> None:
         """Note that a job, or a model of a job that serves several, has answered a request."""
-        state = self._states.get(self._hosts.get(job, job))
-        if state is not None:
+        if (state := self._states.get(self._hosts.get(job, job))) is not None:
             state.answered_at = time.monotonic()
             state.problem = ""
 
@@ -138,11 +136,10 @@ class Health:
             return
         try:
             models = await self._registry.of_job(job)
-            loaded = [(each, each.loaded) for each in models if each.loaded]
             # No request can be made up for inputs that are not declared; such a model is as its slots report.
-            declared = [(each, report) for each, report in loaded if report.inputs]
+            declared = [(each, each.loaded) for each in models if each.loaded and each.loaded.inputs]
             if not declared:
-                state.problem = "" if loaded else "no slot has loaded it"
+                state.problem = "" if any(each.loaded for each in models) else "no slot has loaded it"
                 return
             model, report = next((each for each in declared if each[0].name not in state.refusing), declared[0])
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
