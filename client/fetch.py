@@ -149,6 +149,6 @@ async def result_timeout_async(
 def _result_timeout(job: str, timeout: float, uri: str, chosen: bool, known: bool) -> ResultTimeout:
     request = f"no result for {uri!r} of job {job!r}" if chosen else f"no result from job {job!r}"
     hint = "" if known else "; no job of that name has ever run on this Redis: is it the jobName of config.yaml?"
-    error = ResultTimeout(f"{request} within {round(timeout, 2):g} s{hint}")
+    error = ResultTimeout(f"{request} within {round(timeout, 2) or timeout:g} s{hint}")
     error.uri = uri
     return error

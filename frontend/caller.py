@@ -12,6 +12,9 @@ request_id: ContextVar[str] = ContextVar("request id", default="")
 trace_id: ContextVar[str] = ContextVar("trace id", default="")
 """Id of its trace; empty for none, or if it is not sampled."""
 
+has_own_limit: ContextVar[bool] = ContextVar("has own limit", default=False)
+"""True if the client of the current task waits for less time than the front end allows."""
+
 
 def set_caller(client: str, host: str) -> None:
     """Set the caller for what the current task does: the name of its API key, or its address if it has none."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from cluster_serving.frontend.caller import has_own_limit
 from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.frontend.models.control import ModelControl
 from cluster_serving.frontend.models.dispatch import Dispatch
@@ -116,4 +117,5 @@ class FrontEnd:
     def limited(self, seconds: float | None) -> float:
         """Return the seconds that a request may take: `requestTimeout`, or less if its client does not wait so long."""
         longest = self.options.request_timeout / 1000
+        has_own_limit.set(seconds is not None and seconds < longest)
         return longest if seconds is None else min(seconds, longest)

@@ -63,8 +63,7 @@ class Health:
 
     def note_answer(self, job: str) -> None:
         """Note that a job, or a model of a job that serves several, has answered a request."""
-        state = self._states.get(self._hosts.get(job, job))
-        if state is not None:
+        if (state := self._states.get(self._hosts.get(job, job))) is not None:
             state.answered_at = time.monotonic()
             state.problem = ""
 
@@ -137,10 +136,12 @@ class Health:
             return
         try:
             models = await self._registry.of_job(job)
-            model = next((each for each in models if each.loaded and each.name not in state.refusing), models[0])
-            if (report := model.loaded) is None:
-                state.problem = "no slot has loaded it"
+            # No request can be made up for inputs that are not declared; such a model is as its slots report.
+            declared = [(each, each.loaded) for each in models if each.loaded and each.loaded.inputs]
+            if not declared:
+                state.problem = "" if any(each.loaded for each in models) else "no slot has loaded it"
                 return
+            model, report = next((each for each in declared if each[0].name not in state.refusing), declared[0])
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
             fields = await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
             state.refusing |= {model.name} if b"error" in fields else set()

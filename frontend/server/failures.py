@@ -3,9 +3,9 @@
 import logging
 import re
 
-from cluster_serving.frontend.caller import request_id, trace_id
+from cluster_serving.frontend.caller import has_own_limit, request_id, trace_id
 from cluster_serving.frontend.errors import HttpVersionNotSupported, NotSupported
-from cluster_serving.protocol.errors import InferenceFailed, ServingError
+from cluster_serving.protocol.errors import DeadlineExceeded, InferenceFailed, ResultTimeout, ServingError
 from cluster_serving.protocol.log_limit import LogLimit
 
 log = logging.getLogger(__name__)
@@ -17,12 +17,12 @@ _limit = LogLimit()
 
 def note(error: ServingError) -> None:
     """Log the error of an answer, unless it is the mistake of the client, or its reason has had its lines."""
-    if error.http_status < 500 or isinstance(error, NotSupported | HttpVersionNotSupported):
+    own = isinstance(error, ResultTimeout | DeadlineExceeded) and has_own_limit.get()
+    if own or error.http_status < 500 or isinstance(error, NotSupported | HttpVersionNotSupported):
         return
     message = " ".join(error.message[:_LONGEST].split())
     # Numbers differ from request to request, as of milliseconds waited.
-    left_out = _limit.take((error.code, _NUMBER.sub("0", message)))
-    if left_out is None:
+    if (left_out := _limit.take((error.code, _NUMBER.sub("0", message)))) is None:
         return
     # What models and handlers say may quote the request.
     reason = "" if isinstance(error, InferenceFailed) else f": {message}"

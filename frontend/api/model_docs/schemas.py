@@ -76,16 +76,21 @@ def image_size(spec: TensorSpec) -> tuple[int | None, int | None] | None:
     return (shape[1], shape[0]) if shape[2] in (1, 3) else None
 
 
+def _text(value: str) -> Schema:
+    """Return the schema of one text; generators of clients tell tensors apart by it if it has a type."""
+    return {"type": "string", "const": value}
+
+
 def _v2_images(name: str) -> Schema:
     return record(
         {
-            "name": {"const": name},
-            "datatype": {"const": datatypes.BYTES},
+            "name": _text(name),
+            "datatype": _text(datatypes.BYTES),
             "shape": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "maxItems": 1},
             "parameters": {
                 "type": "object",
                 "required": ["content_type"],
-                "properties": {"content_type": {"const": "base64"}},
+                "properties": {"content_type": _text("base64")},
             },
             "data": listed({"type": "string", "contentEncoding": "base64"}),
         }
@@ -95,8 +100,8 @@ def _v2_images(name: str) -> Schema:
 def _v2_tensor(spec: TensorSpec, element: Schema, known: list[str], least: int) -> Schema:
     datatype = datatypes.of_name(spec.dtype)
     fields = {
-        "name": {"const": spec.name},
-        "datatype": {"const": datatype} if datatype else {"enum": known},
+        "name": _text(spec.name),
+        "datatype": _text(datatype) if datatype else {"type": "string", "enum": known},
         "shape": _sizes(spec.record_shape, least),
         "data": {"type": "array", "items": element, "minItems": least, "description": "Flat, in C order."},
     }

@@ -11,6 +11,9 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import SlotReport
 
 _MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
+_SYSTEMS = _SYSTEM, "developer"
+"""Roles of the system's messages: newer clients send the latter to models that reason."""
+
 _MOST_TOKENS = "max_completion_tokens"
 _FIELDS: Mapping[str, tuple[Any, str]] = {
     "content": (str | list, "a text or a list of objects"),
@@ -47,7 +50,7 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
             for index, message in enumerate(given)
         ]
     if _SYSTEM in specs:
-        content[_SYSTEM] = _text_of(messages, _SYSTEM)
+        content[_SYSTEM] = _text_of(messages, *_SYSTEMS)
     content["prompt"] = json.dumps(given) if takes_all else _turn(messages)
     prompt = specs[_MESSAGES] if takes_all else None
     return completions.to_request(content, most, report, prompt, CHAT_DEFAULTS)
@@ -113,11 +116,11 @@ def _checked(index: int, name: str, value: Any) -> str:
     return value
 
 
-def _text_of(messages: Sequence[Mapping[str, str]], role: str) -> str:
-    return "\n".join(message["content"] for message in messages if message["role"] == role)
+def _text_of(messages: Sequence[Mapping[str, str]], *roles: str) -> str:
+    return "\n".join(message["content"] for message in messages if message["role"] in roles)
 
 
 def _turn(messages: Sequence[Mapping[str, str]]) -> str:
-    if [message["role"] for message in messages if message["role"] not in (_SYSTEM, "developer")] != [_USER]:
+    if [message["role"] for message in messages if message["role"] not in _SYSTEMS] != [_USER]:
         raise InvalidInput("the model takes one text; expected one message of the user, or a model with 'messages'")
     return _text_of(messages, _USER)

@@ -32,16 +32,19 @@ CHAT_DEFAULTS: Mapping[str, Any] = {**DEFAULTS, "max_tokens": 2**31 - 1}
 """Defaults of a chat, whose answer has no limit; the number fits any input of 32 bits."""
 
 NEUTRAL: Mapping[str, Sequence[Any]] = {
+    "audio": (None,),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "metadata": ({},),
     "modalities": (["text"],),
     "parallel_tool_calls": (True, False),
+    "prediction": (None,),
     "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
     "store": (False,),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
+    "web_search_options": (None,),
 }
 """Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
 

@@ -17,7 +17,7 @@ from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?", re.ASCII)
+_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?", re.ASCII)
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -52,25 +52,19 @@ class HttpCall:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds for which the client waits, by the header X-Timeout-Ms; None without it.
-
-        Raises:
-            InvalidInput: If the header is not a number above 0.
-        """
-        asked = self.header(b"x-timeout-ms")
-        if asked is None:
+        """Seconds of the header X-Timeout-Ms, a microsecond at least; no number above 0 raises `InvalidInput`."""
+        if (asked := self.header(b"x-timeout-ms")) is None:
             return None
         # Python reads more than a number of a header, such as 1_000.
-        seconds = float(asked) / 1000 if _NUMBER.fullmatch(asked) else 0.0
-        if not 0 < seconds < float("inf"):
+        milliseconds = float(asked) if _NUMBER.fullmatch(asked) else 0.0
+        if not 0 < milliseconds < float("inf"):
             raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-        return seconds
+        return max(milliseconds / 1000, 1e-6)
 
     @property
     def priority(self) -> str:
         """Priority in the queue of the job, by the header X-Priority; an unknown one raises `InvalidInput`."""
-        asked = self.header(b"x-priority")
-        priority = NORMAL if asked is None else asked
+        priority = NORMAL if (asked := self.header(b"x-priority")) is None else asked
         if priority not in PRIORITIES:
             raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
         return priority

@@ -112,10 +112,10 @@ def test_it_has_names_dtypes_and_shapes_of_inputs_and_outputs(report, documented
     }
     tensors = schemas["V2InferRequest"]["properties"]["inputs"]["items"]["anyOf"]
     assert [tensor["properties"]["datatype"] for tensor in tensors] == [
-        {"const": "FP64"},
-        {"const": "INT8"},
-        {"const": "BOOL"},
-        {"const": "BYTES"},
+        {"type": "string", "const": "FP64"},
+        {"type": "string", "const": "INT8"},
+        {"type": "string", "const": "BOOL"},
+        {"type": "string", "const": "BYTES"},
     ]
 
 

@@ -187,15 +187,22 @@ def test_a_model_of_one_text_answers_the_message_of_the_user(redis_server, job, 
         ):
             with pytest.raises(openai.BadRequestError, match=message):
                 create(model=job, messages=wrong)
-        with pytest.raises(openai.BadRequestError, match="the model has no input 'response_format'"):
-            create(model=job, messages=messages, response_format={"type": "json_object"})
+        for name, value in {"response_format": {"type": "json_object"}, "prediction": {"content": "one"}}.items():
+            with pytest.raises(openai.BadRequestError, match=f"the model has no input '{name}'"):
+                create(model=job, messages=messages, **{name: value})
 
 
 @pytest.mark.parametrize(
-    ("code", "answer"), [(TALKER, "system:Be brief. user:a assistant:b user:c"), (POLITE, "c (Be brief.)")]
+    ("code", "role", "answer"),
+    [
+        (TALKER, "system", "system:Be brief. user:a assistant:b user:c"),
+        (POLITE, "system", "c (Be brief.)"),
+        # As newer clients say it.
+        (POLITE, "developer", "c (Be brief.)"),
+    ],
 )
-def test_a_model_may_take_all_messages_or_that_of_the_system(redis_server, job, ask, tmp_path, code, answer):
-    messages = [said("system", "Be brief."), said("user", "a"), said("assistant", "b"), said("user", "c")]
+def test_a_model_may_take_all_messages_or_that_of_the_system(redis_server, job, ask, tmp_path, code, role, answer):
+    messages = [said(role, "Be brief."), said("user", "a"), said("assistant", "b"), said("user", "c")]
     with generating(redis_server.port, job, tmp_path, code):
         given = messages if code is TALKER else [messages[0], messages[-1]]
         assert ask.chat.completions.create(model=job, messages=given).choices[0].message.content == answer

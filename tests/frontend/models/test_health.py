@@ -34,6 +34,17 @@ def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve
     wait_until(lambda: db.xlen(job) <= 1)
 
 
+def test_a_model_that_declares_no_inputs_is_ready_as_its_slots_say(serve, report, db, job):
+    report()
+    url = serve("--probeInterval=0.2", "--probeTimeout=0.5").url
+    assert httpx.get(f"{url}/health/ready").json() == {"ready": True}
+    assert httpx.get(f"{url}/v2/models/{job}/ready").status_code == 200
+    # No request can be made up that it would take.
+    assert not db.exists(job)
+    report(state="stopped")
+    wait_until(lambda: httpx.get(f"{url}/health/ready").status_code == 503)
+
+
 def test_a_front_end_is_ready_only_if_each_required_model_is(serve, report, db, job):
     other = f"{job}-other"
     report(("x", "float32", (None, 2)))

@@ -36,6 +36,19 @@ def test_each_failure_is_logged_within_the_limit_of_its_reason_whatever_its_numb
     ]
 
 
+@pytest.mark.parametrize("milliseconds", ["1", "5e-324"])
+def test_a_client_that_does_not_wait_long_leaves_no_line(serve, report, caplog, milliseconds):
+    report(("x", "float32", (None, 2)))
+    url, body = serve("--requestTimeout=100").url, {"instances": [{"x": [1, 2]}]}
+    late = httpx.post(f"{url}/predict", json=body, headers={"x-timeout-ms": milliseconds})
+    assert late.status_code == 504
+    assert f"within {max(float(milliseconds) / 1000, 1e-6):g} s" in late.json()["error"]
+    assert caplog.messages == []
+    for headers in ({"x-timeout-ms": "1000"}, {}):
+        httpx.post(f"{url}/predict", json=body, headers=headers)
+    assert [message.partition(":")[0] for message in caplog.messages] == ["RESULT_TIMEOUT (504)"] * 2
+
+
 def test_a_line_names_request_and_trace_and_not_what_the_model_says(caplog):
     caller.request_id.set("mine-1")
     caller.trace_id.set("4bf92f35")
