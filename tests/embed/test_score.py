@@ -357,7 +357,7 @@ def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_scored(doubli
         line.removeprefix(f"error: {data}/").split(": ", 1) for line in capsys.readouterr().err.splitlines()[:7]
     )
     messages = {
-        "b.parquet": "there is no column 'x' for the input 'x'; the columns are z.",
+        "b.parquet (row group 0)": "there is no column 'x' for the input 'x'; the columns are z.",
         "c.parquet": "Parquet magic bytes not found in footer.",
         "d.csv": "there are 2 columns 'x'; expected one: rename the others",
         "e.csv": "the file is UTF-16; expected UTF-8",
