@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,14 @@ from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
 from cluster_serving.job.models.graph.network import Graph
+from cluster_serving.job.models.graph.onnx import indices
 from cluster_serving.job.models.graph.onnx.encoders import ENCODER, UNKNOWN, Encoders
 from cluster_serving.job.models.graph.onnx.known import KEYS, known
 from cluster_serving.job.models.graph.onnx.reader import read
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.models.ports import choose, choose_inputs
 from cluster_serving.job.options import CPU, ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 _DTYPES = {
@@ -145,10 +146,13 @@ class OnnxModel(Model):
         try:
             outputs: list[Any] = self._loaded.run(self._output_names, feeds)
         except Exception as error:
-            if UNKNOWN in str(error) and len(inputs[0]) == 1:
-                raise self._encoders.refusal(feeds) or error from None
-            raise
+            refused = self._refused(str(error), feeds) if len(inputs[0]) == 1 else None
+            raise refused or error from None
         return self._without_maps(outputs) if self._read_from else outputs
+
+    def _refused(self, message: str, record: Mapping[str, Array]) -> InvalidInput | None:
+        """Return the error that names a value of one record; None if the message tells of none."""
+        return self._encoders.refusal(record) if UNKNOWN in message else indices.refusal(message, record)
 
     def sample(self, batch: int | None) -> list[Array] | None:
         """See `Model.sample`; what is encoded is a category."""

@@ -120,6 +120,17 @@ def test_a_value_that_is_no_category_fails_alone_and_names_its_input(tmp_path):
     assert str(found[2]) == "value 2 of input 'x' is 7.0, which is not one of its categories: 1, 2, 5"
 
 
+def test_an_index_beyond_a_table_fails_alone_and_names_its_input(tmp_path):
+    node = helper.make_node("Gather", ["table", "x"], ["y"])
+    table = {"table": np.arange(5, dtype=np.float32)}
+    model_zoo.save_onnx(tmp_path, [node], {"x": ("INT64", ["n", 2])}, {"y": ("FLOAT", ["n", 2])}, table)
+    with Predictor(ModelOptions(str(tmp_path))) as predictor:
+        good, bad = predictor.predict([{"x": np.array([0, 4])}, {"x": np.array([1, 7])}])
+    assert good["y"].tolist() == [0, 4]
+    assert isinstance(bad, InvalidInput)
+    assert str(bad) == "input 'x' has 7, and the model takes whole numbers from -5 to 4 there"
+
+
 def test_a_computed_value_that_is_no_category_names_what_it_comes_from(tmp_path):
     nodes = [helper.make_node("Add", ["x", "x"], ["twice"]), encoder("twice", "y", cats_int64s=[0, 2])]
     model_zoo.save_onnx(tmp_path, nodes, {"x": ("FLOAT", ["n", 1])}, {"y": ("FLOAT", ["n", 1, 2])})
