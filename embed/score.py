@@ -117,7 +117,7 @@ def run(task: Task, output: Output, pool: Executor | None) -> int:
         for unit, outcome in _outcomes(task, output, left, pool):
             if isinstance(outcome, Exception):
                 failed += 1
-                console.print(f"error: {unit.files[0]}: {_reason(outcome)}", markup=False, soft_wrap=True)
+                console.print(f"error: {unit.place}: {_reason(outcome)}", markup=False, soft_wrap=True)
                 continue
             tally.add(output, unit, *outcome)
             rate = f"{(tally.rows - before) / (time.monotonic() - began):,.0f} rows/s"

@@ -75,6 +75,11 @@ class Unit:
     size: int
 
     @property
+    def place(self) -> str:
+        """File, or the first one, and its row group, for messages."""
+        return self.files[0] if self.group is None else f"{self.files[0]} (row group {self.group})"
+
+    @property
     def is_text(self) -> bool:
         """True for a file of which all values are texts: CSV."""
         return _READERS.get(_suffix(self.files[0])) is _csv
@@ -85,7 +90,7 @@ class Unit:
         `wanted` chooses from the names of the columns; files of images are read as a whole. Values of CSV are texts.
         The folders of the path are columns of texts, too (`day=2026-01-02/`), unless the file has such a column.
         """
-        if not self.size:
+        if not self.size and self.group is None:
             return
         folders = partitions(self.address, self.files[0])
 
@@ -229,9 +234,13 @@ def _parquet(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
         # Without the buffers a whole column of the row group is read at once. Nanoseconds end in 2262, and INT96 later.
         buffer = max(_LEAST_BUFFER, min(_BUFFER, _ALL_BUFFERS // max(1, len(chosen))))
         parquet = pq.ParquetFile(file, metadata=metadata, buffer_size=buffer, coerce_int96_timestamp_unit="us")
-        rows = _rows_of(metadata.row_group(unit.group), len(chosen) / len(names)) if unit.group is not None else ROWS
-        groups = [] if unit.group is None else [unit.group]
-        for batch in parquet.iter_batches(rows, row_groups=groups, columns=chosen):
+        group = None if unit.group is None else metadata.row_group(unit.group)
+        if group is None or not group.num_rows:
+            # A file without rows still tells the columns, which readers of a folder take from its first file.
+            yield _named(parquet.schema_arrow.empty_table().select(chosen))
+            return
+        rows = _rows_of(group, len(chosen) / len(names))
+        for batch in parquet.iter_batches(rows, row_groups=[unit.group], columns=chosen):
             yield _named(batch)
 
 
@@ -241,7 +250,7 @@ def _rows_of(group: pq.RowGroupMetaData, share: float) -> int:
     return max(_FEWEST_ROWS, min(ROWS, int(_BATCH_BYTES / max(1.0, row))))
 
 
-def _named(batch: pa.RecordBatch) -> Columns:
+def _named(batch: pa.RecordBatch | pa.Table) -> Columns:
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
@@ -254,8 +263,11 @@ def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
 
     path = unit.files[0]
     mark = "\t" if _suffix(path) == ".tsv" else ","
-    names, empty = _header(system, path, mark)
-    if not names:
+    names, empty, has_rows = _header(system, path, mark)
+    if not has_rows:
+        # pyarrow does not take a header alone.
+        if names:
+            yield {name: pa.array([], pa.string()) for name in wanted(names)}
         return
     with system.open_input_stream(path) as file:
         # With threads, rows have no numbers. The names are given, as those of pyarrow have to be UTF-8.
@@ -280,8 +292,8 @@ def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
         yield from map(_fields_error, bad)
 
 
-def _header(system: FileSystem, path: str, mark: str) -> tuple[list[str], int]:
-    """Return the names of the columns, none if no rows follow, and the number of empty lines before them.
+def _header(system: FileSystem, path: str, mark: str) -> tuple[list[str], int, bool]:
+    """Return the names of the columns, the number of empty lines before them, and True if rows follow.
 
     Raises:
         InvalidInput: If two names are equal, or the file has another encoding.
@@ -296,12 +308,11 @@ def _header(system: FileSystem, path: str, mark: str) -> tuple[list[str], int]:
             for names in csv.reader(text, delimiter=mark):
                 if names:
                     _refuse_twice(names)
-                    # pyarrow does not take a header alone.
-                    return (names, empty) if text.read(1) else ([], 0)
+                    return names, empty, bool(text.read(1))
                 empty += 1
         except csv.Error as error:
             raise InvalidInput(f"the header cannot be read: {error}") from error
-    return [], 0
+    return [], 0, False
 
 
 def _latin(error: UnicodeDecodeError) -> tuple[str, int]:

@@ -75,12 +75,12 @@ class Model(ABC):
         anywhere: Names of the inputs whose shapes have the batch first, although the model may have it elsewhere.
         row_wise: True if the engine promises that rows, the first axis of all tensors, do not depend on each other.
         careful: True if a value beyond its range may end the process, such as an index, or keep it in a loop.
-        fits: Returns True if inputs fit each other; `predict` may end the process if they do not. None if the engine
-            checks them by itself, or the axes are proven.
+        fits: Returns False for inputs by which `predict` may end the process; None if they are checked elsewhere.
         known: Texts and whole numbers of which the model may make something else than of others.
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
         takes_missing: True if the model computes tables, in which a number may stand for a missing one.
+        has_sample: True if the model knows values that it computes, and `sample` returns them.
         counter: Counts the tokens of texts; None without a tokenizer.
         has_pool: True if the engine has a pool of threads that does not survive a fork (`forked`).
         padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
@@ -99,6 +99,7 @@ class Model(ABC):
     tolerance: float = 1e-3
     overlaps: bool = False
     takes_missing: bool = False
+    has_sample: bool = False
     counter: TokenCounter | None = None
     has_pool: bool = False
     padded: frozenset[str] = frozenset()
@@ -139,8 +140,7 @@ class Model(ABC):
         """Start to compute one record, beside those that were started before. Only for a model that `overlaps`.
 
         Args:
-            record: One array per entry of `self.inputs`, without a batch dimension. Its dtype is that of the input, or
-                one whose values fit it.
+            record: One array per entry of `self.inputs`, without a batch dimension, of a dtype whose values fit it.
 
         Returns:
             The started record; its outputs have no batch dimension.
@@ -175,7 +175,7 @@ class Model(ABC):
             return None
         try:
             return self.predict(inputs)
-        except InferenceFailed as error:
+        except (InferenceFailed, InvalidInput) as error:
             # Guesses may be wrong: a size of 1 too small for a convolution, an empty string no image file.
             if self.guesses:
                 self.untried = str(error)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
 from cluster_serving.job.models.graph.network import Graph
+from cluster_serving.job.models.graph.onnx import indices
+from cluster_serving.job.models.graph.onnx.encoders import ENCODER, UNKNOWN, Encoders
 from cluster_serving.job.models.graph.onnx.known import KEYS, known
 from cluster_serving.job.models.graph.onnx.reader import read
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.models.ports import choose, choose_inputs
 from cluster_serving.job.options import CPU, ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 _DTYPES = {
@@ -88,6 +90,9 @@ class OnnxModel(Model):
         self.careful = _LOOP in content
         self._training_layer = _training_layer(content)
         has_keys = any(name in content for name in KEYS)
+        has_encoders = ENCODER.encode() in content and len(content) <= _MOST_READ
+        self._encoders = Encoders(content if has_encoders else b"")
+        self.has_sample = bool(self._encoders)
         # ONNX Runtime reads the buffers while it makes the session, and does not keep them alive.
         buffers = _add_external_data(settings, path, content)
         # ONNX Runtime reads the file itself, and memory need not have it twice.
@@ -138,8 +143,28 @@ class OnnxModel(Model):
 
     def _run(self, inputs: Sequence[Array]) -> list[Array]:
         feeds = {spec.name: array for spec, array in zip(self.inputs, inputs, strict=True)}
-        outputs: list[Any] = self._loaded.run(self._output_names, feeds)
+        try:
+            outputs: list[Any] = self._loaded.run(self._output_names, feeds)
+        except Exception as error:
+            refused = self._refused(str(error), feeds) if len(inputs[0]) == 1 else None
+            raise refused or error from None
         return self._without_maps(outputs) if self._read_from else outputs
+
+    def _refused(self, message: str, record: Mapping[str, Array]) -> InvalidInput | None:
+        """Return the error that names a value of one record; None if the message tells of none."""
+        return self._encoders.refusal(record) if UNKNOWN in message else indices.refusal(message, record)
+
+    def sample(self, batch: int | None) -> list[Array] | None:
+        """See `Model.sample`; what is encoded is a category."""
+        sample = super().sample(batch)
+        if sample is not None:
+            self._encoders.fill({spec.name: array for spec, array in zip(self.inputs, sample, strict=True)})
+        return sample
+
+    @property
+    def guesses(self) -> bool:
+        """True if zeros need not be a possible request."""
+        return super().guesses or self.has_sample
 
     def training_layer(self) -> str:
         """See `Model.training_layer`."""

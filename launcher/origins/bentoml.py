@@ -45,6 +45,7 @@ _REMEDIES = {
     "pytorch": "save it with torch.jit.trace(model.eval(), example).save('model/model.pt')",
     "pytorch_lightning": "save it with torch.jit.trace(model.eval(), example).save('model/model.pt')",
 }
+_OPTIONS = "the keys device and threadPerModel say where it is computed, and with how many threads"
 _SIGNATURES = (
     "a job calls the model itself, and shares a call where that changes no answer (docs/explanation/shared-calls.md)"
 )
@@ -196,7 +197,7 @@ def _read_model(path: Path) -> Taken:
     if others:
         taken.left.append(f"{', '.join(others)}: a pickle, which is not run: {_SERVICE}")
     taken.left += fields.leave(_MODEL, _SIGNATURES, "signatures")
-    taken.left += fields.leave(_MODEL, f"{IN_MODEL}; the key device says where it is computed", "options")
+    taken.left += fields.leave(_MODEL, f"{IN_MODEL}; {_OPTIONS}", "options")
     taken.left += fields.leave(_MODEL, FACT, *_FACTS)
     taken.left += fields.left(_MODEL)
     return taken

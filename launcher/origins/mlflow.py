@@ -25,7 +25,7 @@ _NATIVE = {"xgboost": "model.ubj", "lightgbm": "model.txt", "catboost": "model.c
 _SUFFIXES = (".json", ".ubj", ".xgb")
 _BESIDE = ("MLmodel", "conda.yaml", "python_env.yaml", "requirements.txt", "registered_model_meta")
 _ANOTHER_WAY = "another way to load the same file, which a job does not take"
-_DEVICE = "the key device says where a model is computed"
+_DEVICE = "the key device says where a model is computed, and threadPerModel with how many threads"
 
 _REMEDIES = {
     "xgboost": "save it with model.save_model('model/model.ubj')",

@@ -39,6 +39,9 @@ _NAMES = {
 }
 """Start of a platform or backend, or a `model_type` of FIL → name of its file here."""
 
+_OF_MANY = (".json", ".txt")
+"""Suffixes that tell no engine without the name of the file."""
+
 
 def read(path: Path) -> Taken | None:
     """Return the model of a folder, or all those of a repository; None if the path is neither."""
@@ -109,7 +112,8 @@ def _files(version: Path, named: str, kind: str) -> dict[str, Source | bytes]:
     files = tree(saved if saved.is_dir() else version, f"{version.name}/")
     ours = _NAMES.get(kind) or next((name for start, name in _NAMES.items() if kind.startswith(f"{start}_")), "")
     own = named or (ours and next((name for name in _FILES if (version / name).is_file()), ""))
-    if not ours or saved.is_dir() or not own or Path(own).suffix == Path(ours).suffix != ".json":
+    suffix = Path(ours).suffix
+    if not ours or saved.is_dir() or not own or (Path(own).suffix == suffix and suffix not in _OF_MANY):
         return files
     # Known here by the end of its name.
     files[f"{version.name}/{ours}"] = files.pop(f"{version.name}/{own}")

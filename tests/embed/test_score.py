@@ -232,6 +232,22 @@ def test_a_file_without_rows_has_an_output_without_rows(doubling, name, text):
     assert pq.read_table(doubling / "out" / f"{name}.parquet").num_rows == 0
 
 
+def test_an_output_without_rows_has_the_columns_of_the_others(doubling):
+    """Readers of a folder take the columns of its first file."""
+    schema = pa.schema({"id": pa.int64(), "x": pa.list_(pa.float32())})
+    pq.write_table(schema.empty_table(), doubling / "data" / "0.parquet")
+    pq.write_table(pa.table({"id": [7], "x": [[1.0, 2.0, 3.0]]}, schema), doubling / "data" / "1.parquet")
+    with pq.ParquetWriter(doubling / "data" / "2.parquet", schema) as writer:
+        writer.write_table(pa.table({"id": [8], "x": [[1.0, 2.0, 3.0]]}, schema))
+        writer.write_table(schema.empty_table())
+    (doubling / "data" / "3.csv").write_text("id,x")
+    assert score(doubling) == 0
+    assert pq.read_table(doubling / "out" / "3.csv.parquet").schema.names == ["id", "y", "error"]
+    (doubling / "out" / "3.csv.parquet").unlink()
+    rows = pq.read_table(doubling / "out").to_pylist()
+    assert rows == [{"id": number, "y": [2, 4, 6], "error": None} for number in (7, 8)]
+
+
 def test_two_commands_do_not_write_to_one_folder(doubling):
     pq.write_table(pa.table({"x": [[1.0, 2.0, 3.0]]}), doubling / "data" / "a.parquet")
     with Output(str(doubling / "out")).held():
@@ -341,7 +357,7 @@ def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_scored(doubli
         line.removeprefix(f"error: {data}/").split(": ", 1) for line in capsys.readouterr().err.splitlines()[:7]
     )
     messages = {
-        "b.parquet": "there is no column 'x' for the input 'x'; the columns are z.",
+        "b.parquet (row group 0)": "there is no column 'x' for the input 'x'; the columns are z.",
         "c.parquet": "Parquet magic bytes not found in footer.",
         "d.csv": "there are 2 columns 'x'; expected one: rename the others",
         "e.csv": "the file is UTF-16; expected UTF-8",

@@ -164,8 +164,13 @@ class BatchedModel(Wrapper):
         return self._prove(self._options, kinds=[kind for kind in KINDS if not (careful and kind == WIDE)])
 
     def sample(self, batch: int | None) -> list[Array] | None:
-        """See `Model.sample`; only a model of tables knows its values."""
-        return self._model.sample(batch) if self._model.takes_missing else super().sample(batch)
+        """See `Model.sample`."""
+        return self._model.sample(batch) if self._model.has_sample else super().sample(batch)
+
+    @property
+    def guesses(self) -> bool:
+        """See `Model.guesses`."""
+        return super().guesses or (self._model.has_sample and self._model.guesses)
 
     def warm_up(self, batch: int | None) -> list[Array] | None:
         """See `Model.warm_up`; zeros need not be a possible request, where others were computed."""
@@ -178,7 +183,7 @@ class BatchedModel(Wrapper):
         self._kept = None
         try:
             return super().warm_up(batch)
-        except InferenceFailed:
+        except (InferenceFailed, InvalidInput):
             return None
         finally:
             self.untried = ""

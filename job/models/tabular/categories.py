@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.job.models.category import not_a_category
 from cluster_serving.protocol.inputs import Array
 
 
@@ -43,8 +43,4 @@ class Categories:
     def _refuse_others(self, name: str, values: Sequence[Any]) -> None:
         others = [value for value in values if isinstance(value, str) or not (value is None or math.isnan(value))]
         if others:
-            some = ", ".join(map(repr, self.values[:_MOST_NAMED])) + ", …" * (len(self.values) > _MOST_NAMED)
-            raise InvalidInput(f"input {name!r} is {others[0]!r}, which is not one of its categories: {some}")
-
-
-_MOST_NAMED = 10
+            raise not_a_category(name, others[0], self.values)

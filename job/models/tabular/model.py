@@ -30,6 +30,7 @@ class TabularModel(Model):
 
     row_wise = True
     takes_missing = True
+    has_sample = True
 
     refusals: tuple[type[Exception], ...] = (ValueError, TypeError)
     """Classes of the errors by which the library refuses values."""

@@ -10,7 +10,8 @@ from onnx import helper
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.graph.onnx.known import known
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import ModelError
+from cluster_serving.job.predictor import Predictor
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from tests.support.payloads import model_zoo
 
 A, B = np.full((3, 2), 5, np.float32), np.full((3, 2), 2, np.float32)
@@ -82,6 +83,61 @@ def test_strings_go_in_and_come_out(tmp_path):
     assert list(map(str, model.inputs)) == ["x: str[?]"]
     assert model.predict([np.array(["", "zwölf"], object)])[0].tolist() == ["", "zwölf"]
     assert model.warm_up(2) is not None
+
+
+def encoder(source, name, **categories):
+    """A one-hot encoder as skl2onnx writes it, which refuses other values."""
+    return helper.make_node("OneHotEncoder", [source], [name], domain="ai.onnx.ml", zeros=0, **categories)
+
+
+def save_encoders(folder):
+    """`city`, and column 2 of `x`, become five numbers."""
+    nodes = [
+        helper.make_node("Gather", ["x", "chosen"], ["plan"], axis=1),
+        helper.make_node("Cast", ["plan"], ["codes"], to=onnx.TensorProto.INT64),
+        encoder("codes", "plans", cats_int64s=[1, 2, 5]),
+        encoder("city", "cities", cats_strings=["Köln", "Oslo"]),
+        helper.make_node("Concat", ["plans", "cities"], ["all"], axis=2),
+        helper.make_node("Flatten", ["all"], ["y"]),
+    ]
+    inputs = {"x": ("FLOAT", ["n", 4]), "city": ("STRING", ["n", 1])}
+    model_zoo.save_onnx(folder, nodes, inputs, {"y": ("FLOAT", ["n", 5])}, {"chosen": np.array([2])})
+
+
+def test_a_value_that_is_no_category_fails_alone_and_names_its_input(tmp_path):
+    save_encoders(tmp_path)
+    asked = [([9, 9, 5, 9], "Oslo"), ([9, 9, 5, 9], "Rome"), ([9, 9, 7, 9], "Oslo"), ([0, 0, 1, 0], "Köln")]
+    with Predictor(ModelOptions(str(tmp_path))) as predictor:
+        # Zeros are no categories; others were computed at start.
+        assert not predictor.report().untried
+        found = predictor.predict(
+            [{"x": np.array(x, np.float32), "city": np.array([city], object)} for x, city in asked]
+        )
+    assert found[0]["y"].tolist() == [0, 0, 1, 0, 1]
+    assert found[3]["y"].tolist() == [1, 0, 0, 1, 0]
+    assert [type(error) for error in found[1:3]] == [InvalidInput, InvalidInput]
+    assert str(found[1]) == "input 'city' is 'Rome', which is not one of its categories: 'Köln', 'Oslo'"
+    assert str(found[2]) == "value 2 of input 'x' is 7.0, which is not one of its categories: 1, 2, 5"
+
+
+def test_an_index_beyond_a_table_fails_alone_and_names_its_input(tmp_path):
+    node = helper.make_node("Gather", ["table", "x"], ["y"])
+    table = {"table": np.arange(5, dtype=np.float32)}
+    model_zoo.save_onnx(tmp_path, [node], {"x": ("INT64", ["n", 2])}, {"y": ("FLOAT", ["n", 2])}, table)
+    with Predictor(ModelOptions(str(tmp_path))) as predictor:
+        good, bad = predictor.predict([{"x": np.array([0, 4])}, {"x": np.array([1, 7])}])
+    assert good["y"].tolist() == [0, 4]
+    assert isinstance(bad, InvalidInput)
+    assert str(bad) == "input 'x' has 7, and the model takes whole numbers from -5 to 4 there"
+
+
+def test_a_computed_value_that_is_no_category_names_what_it_comes_from(tmp_path):
+    nodes = [helper.make_node("Add", ["x", "x"], ["twice"]), encoder("twice", "y", cats_int64s=[0, 2])]
+    model_zoo.save_onnx(tmp_path, nodes, {"x": ("FLOAT", ["n", 1])}, {"y": ("FLOAT", ["n", 1, 2])})
+    model = load(tmp_path)
+    assert model.predict([np.array([[1]], np.float32)])[0].tolist() == [[[0, 1]]]
+    with pytest.raises(InvalidInput, match="^a value of input 'x' is not one of the categories: 0, 2$"):
+        model.predict([np.array([[4]], np.float32)])
 
 
 @pytest.mark.parametrize(("kind", "labels"), [("int64s", [3, 5]), ("strings", ["cat", "dog"])])

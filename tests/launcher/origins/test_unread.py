@@ -231,6 +231,14 @@ def test_triton_with_a_file_of_another_name_and_parameters_of_fil(tmp_path):
         assert named in said
 
 
+def test_trees_of_any_name_in_triton_get_a_name_that_tells_their_engine(tmp_path):
+    config = """
+        backend: "fil" default_model_filename: "trees.txt"
+        parameters {key: "model_type" value: {string_value: "lightgbm"}}
+    """
+    assert [*triton(tmp_path / "trees", config, trees_txt=b"").files] == ["1/model.txt"]
+
+
 def test_triton_with_a_folder_that_names_a_missing_file(tmp_path):
     with pytest.raises(LaunchError, match="has no b.onnx, which config.pbtxt names as default_model_filename"):
         triton(tmp_path / "a", 'platform: "onnxruntime_onnx" default_model_filename: "b.onnx"', a_onnx=b"")

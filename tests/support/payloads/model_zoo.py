@@ -294,7 +294,9 @@ def save_onnx(
 
     tensors = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
     graph = helper.make_graph(nodes, "test", values(inputs), values(outputs), tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    versions = {"": 17} | {node.domain: 3 for node in nodes if node.domain}
+    imports = [helper.make_opsetid(domain, version) for domain, version in versions.items()]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=9)
     onnx.checker.check_model(model)
     folder.mkdir(parents=True, exist_ok=True)
     data = {"save_as_external_data": True, "location": "model.onnx.data", "size_threshold": 0} if external else {}
