@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,9 @@ _BITS_MORE = 8
 """Bits of the whole numbers that are tried, and of the growth of memory that is foreseen: the square of the next."""
 
 _NEGATIVE = -16
+_FAR = 2.0**53
+"""Numbers from here on are no whole numbers for sure."""
+
 _MOST_COLUMNS = 40
 """Longest vector whose columns may be places in tables of their own."""
 
@@ -26,6 +30,12 @@ _MOST_PARTS, _MOST_PARTS_KNOWN = 64, 256
 
 _VALUES_OF_FEW = 3
 """Number of values that all records of a call have, in any order: some of them agree."""
+
+_COMPARED_GROUPS = 3
+"""Number of groups of the numbers that a model compares with, and of groups of these and numbers beside them.
+
+Some rules ask for one in each of several columns.
+"""
 
 _LONGEST = 3
 """Number of the longest texts, of which a call has no others: together they may be more than a model takes."""
@@ -85,6 +95,7 @@ class Domains:
         known: Values that the model knows (`Model.known`). Whole numbers among them are taken in place of all others.
         careful: No other values may be taken.
         has_time: Returns False when nothing more is to be tried.
+        bounds: See `Graph.bounds`.
     """
 
     def __init__(
@@ -94,8 +105,10 @@ class Domains:
         known: Sequence[str | int],
         careful: bool,
         has_time: Callable[[], bool],
+        bounds: Sequence[Array] = (),
     ) -> None:
         self._compute = compute
+        self._compared = _whole(bounds)
         self._record = record
         self._has_time = has_time
         self._limit = limit()
@@ -161,6 +174,16 @@ class Domains:
         yield self._made(count, largest)
         # Lengths of sequences, which some models want in order.
         yield self._made(count, lambda domain: -np.sort(-any_size(domain), axis=0))
+
+        def of(numbers: Array, domain: _Domain) -> Array:
+            fitting = numbers[(numbers >= domain.least) & (numbers <= domain.last)]
+            if domain.values is not None or not fitting.size:
+                return any_size(domain)
+            return generator.choice(fitting, (count, *domain.most.shape))
+
+        for numbers in filter(len, self._compared):
+            for _ in range(_COMPARED_GROUPS):
+                yield self._made(count, partial(of, numbers))
 
     def parts(self, count: int) -> Iterator[list[Record]]:
         """Yield records that have each value once, in parts of so many records; of a large table, some of them."""
@@ -251,6 +274,15 @@ class Domains:
         except InferenceFailed:
             return False
         return None if growth.bytes << _BITS_MORE > self._limit or not self._has_time() else True
+
+
+def _whole(bounds: Sequence[Array]) -> tuple[Array, Array]:
+    """Return the whole numbers that are bounds, and the same with those beside all bounds."""
+    every = np.concatenate([np.zeros(0), *(array.reshape(-1).astype(np.float64) for array in bounds)])
+    near = every[np.abs(every) < _FAR]
+    least, most = np.floor(near), np.ceil(near)
+    exact, beside = np.unique(near[least == most]), np.unique([*least, *least + 1, *most - 1])
+    return exact.astype(np.int64), beside.astype(np.int64)
 
 
 def _texts(known: Sequence[str], careful: bool) -> Array:

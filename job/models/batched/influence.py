@@ -259,7 +259,7 @@ class Influence:
             return None
         texts = [one for one in self._known if isinstance(one, str)]
         for known in [self._known] if len(texts) == len(self._known) else [self._known, texts]:
-            domains = Domains(self._alone, self._records[0], known, self._careful, has_time)
+            domains = Domains(self._alone, self._records[0], known, self._careful, has_time, self._bounds)
             found = self._find_in(domains, has_time) if domains.is_any else None
             if found is not None:
                 return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ UNPROVEN = "no request has proven yet that records may share a call"
 """Problem of a model about which nothing is certain."""
 
 _MOST_S = 3.0
-"""Seconds after which no further reading is tried, and no further size if the model refuses all."""
+"""Seconds after which no further reading with a batch is tried, and no further size if the model refuses all."""
 
 _TOGETHER_MOST = 4
 """Calls together, and what is around them, take so many times the memory of a record alone."""
@@ -364,11 +363,12 @@ def prove(
     Returns:
         The axes; None if the model computes none of the records.
     """
-    began, budget = time.monotonic(), Budget(_BUDGET_S)
+    patience, budget = Budget(_MOST_S), Budget(_BUDGET_S)
     first: _Trial | None = None
     for reading in options:
-        if first is not None and time.monotonic() - began > _MOST_S:
-            break
+        # The last reading, of whole tensors, is right for every model, and no other one is for some.
+        if first is not None and reading.is_batched and not patience.has_time():
+            continue
         if first is not None and not (reading.is_batched or _is_one_record(first, outputs()) or first.is_doubtful()):
             continue
         trial = _Trial(compute, reading, tolerance, follow)
@@ -377,7 +377,8 @@ def prove(
                 if not trial.seen or budget.has_time():
                     trial.add(draw(reading))
         else:
-            _try_random(trial, inputs, kinds, weights, budget.has_time)
+            own = budget if reading.is_batched else Budget(_BUDGET_S)
+            _try_random(trial, inputs, kinds, weights, own.has_time)
         if not trial.seen:
             continue
         if reading.is_batched:

@@ -12,6 +12,8 @@ _LEVELS = 64
 _ODD = 37
 _BESIDE = 0.05
 _SINGLY = 0.3
+_EXACTLY = 4
+"""One of so many records has bounds, and no numbers between."""
 
 
 def varied(records: Sequence[Record], count: int, careful: bool) -> list[Record]:
@@ -64,6 +66,8 @@ def bounded(record: Record, bounds: Sequence[Array], count: int) -> list[Record]
         one, other = np.where(singly, flat[own], one), np.where(singly, flat[np.minimum(own + 1, len(flat) - 1)], other)
         with np.errstate(over="ignore", invalid="ignore"):
             values = one + generator.uniform(-_BESIDE, 1 + _BESIDE, one.shape) * (other - one)
+            # The bounds themselves, in any column.
+            values[_EXACTLY - 1 :: _EXACTLY] = flat[own[_EXACTLY - 1 :: _EXACTLY]]
             inputs.append([*np.asarray(values, first.dtype)])
     return [list(record) for record in zip(*inputs, strict=True)]
 

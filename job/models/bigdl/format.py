@@ -46,7 +46,9 @@ def read(data: bytes, device: str = "cpu") -> Module:
     try:
         root.ParseFromString(data)
     except DecodeError as error:
-        raise ValueError(f"it is not a protobuf message, or ends too early: {error}") from error
+        raise ValueError(
+            f"it is not a protobuf message, or ends too early: {error}. Load a model of another library in a handler"
+        ) from error
     if not root.moduleType:
         raise ValueError("it has no module")
     return _Reader(root, device).module(root)

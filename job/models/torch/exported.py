@@ -49,14 +49,15 @@ class ExportedProgram(TorchModel):
         self._names = names
         self._output_names = [*outputs]
         # The device of the export is written into the program.
-        self._writes = bool(program.graph_signature.buffers_to_mutate)
+        self._keeps_state = bool(program.graph_signature.buffers_to_mutate)
+        self.writes = any("!" in str(getattr(node.target, "_schema", "")) for node in program.graph.nodes)
         self.careful = any("while_loop" in str(node.target) for node in program.graph.nodes)
         self._loaded = move_to_device_pass(program, options.device).module()
 
     @property
     def keeps_state(self) -> bool:
         """See `Model.keeps_state`."""
-        return self._writes
+        return self._keeps_state
 
     def training_layer(self) -> str:
         """See `Model.training_layer`."""

@@ -56,7 +56,13 @@ class TorchModel(Model):
     """A callable of tensors that returns one tensor, or a list, tuple or dict of tensors.
 
     A dict or named tuple gives the outputs their names. Other outputs are `output`, or `output_0`, `output_1` etc.
+
+    Attributes:
+        writes: The callable may write to the tensors that it is given, or keep them. It gets copies then, since the
+            inputs are read again: by trials, by the watch, and where a batch has failed.
     """
+
+    writes = True
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
         self.engine = files.format.engine
@@ -74,7 +80,8 @@ class TorchModel(Model):
         torch.set_num_threads(self._threads)
         self._refuse_texts(inputs)
         try:
-            tensors = [torch.from_numpy(writable(array)).to(self._place) for array in inputs]
+            own = [array.copy() if self.writes else writable(array) for array in inputs]
+            tensors = [torch.from_numpy(array).to(self._place) for array in own]
             with torch.inference_mode():
                 named = _named(self._call(tensors))
             arrays = [_to_numpy(tensor) for tensor in choose("output", self._wanted, named)]

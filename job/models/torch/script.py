@@ -3,6 +3,7 @@
 import re
 import warnings
 import zipfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ class TorchScriptModel(TorchModel):
         self._loaded = _load(files.paths[0], options.device)
         # Nodes last as long as their graph.
         graph = self._loaded.inlined_graph
+        self.writes = any(map(_writes, _nodes(graph)))
         self.careful = not all(_ends(loop) for loop in graph.findAllNodes("prim::Loop"))
         schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
@@ -107,6 +109,22 @@ class TorchScriptModel(TorchModel):
             if reason is None:
                 raise
             raise RuntimeError(reason[0]) from None
+
+
+_UNKNOWN = ("prim::CallMethod", "prim::SetAttr", "prim::fork")
+"""Operators that may write to any tensor, or keep one."""
+
+
+def _nodes(block: Any) -> Iterator[Any]:
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from _nodes(inner)
+
+
+def _writes(node: Any) -> bool:
+    """Return True if an operator may write to one of its arguments, which its schema marks as in `Tensor(a!)`."""
+    return "!" in node.schema() or node.kind() in _UNKNOWN
 
 
 _MOST_ROUNDS = 1 << 16

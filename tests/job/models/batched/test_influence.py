@@ -193,6 +193,30 @@ def test_records_of_which_valid_ones_alone_count():
     assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
 
 
+LIMITS = [np.array(17), np.array(2203), np.array(999.5)]
+RULES = {
+    "in two records": lambda x: (x[:, 0] == 17).any() and (x[:, 1] == 2203).any(),
+    "in one record": lambda x: ((x[:, 0] == 17) & (x[:, 1] == 2203) & (x[:, 2] == 17)).any(),
+    "beside": lambda x: ((x[:, 0] > 999.5) & (x[:, 0] < 1001) & (x[:, 1] < 17)).any(),
+}
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+@pytest.mark.parametrize("dtype", ["int64", "float32"])
+def test_numbers_that_are_compared_with_in_several_columns(rule, dtype):
+    table = np.random.default_rng(0).normal(0, 1, (5000, 4)).astype(F)
+
+    def looked_up(x):
+        own = table[x].sum(1) if dtype == "int64" else x
+        return own + F(0.01) * rule(x)
+
+    raw = Raw(looked_up, (None, 4), dtype=dtype)
+    raw.symbols, raw.bounds = {"x0": ["batch", ""]}, lambda count: LIMITS
+    model = BatchedModel(raw)
+    model.prove()
+    assert model.one_by_one == "output 'y0' of a record depends on the others in its batch"
+
+
 def test_texts_that_are_long_together():
     def counted(x):
         lengths = np.array([len(text) for text in x[:, 0]])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from cluster_serving.job.models.base import Model, TensorSpec
-from cluster_serving.job.models.batched import proof
+from cluster_serving.job.models.batched import budget, proof
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.graph.network import Graph, Node
 from cluster_serving.job.models.graph.onnx.elementwise import OPERATORS
@@ -392,3 +394,34 @@ def test_a_sequence_with_a_state_of_its_own_is_one_record():
     rows, state = model.predict([x[np.newaxis], h[np.newaxis]])
     np.testing.assert_allclose(rows[0], steps(x, h)[0])
     np.testing.assert_allclose(state[0], steps(x, h)[1])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of trials; its attribute `now` passes by hand."""
+    clock = SimpleNamespace(now=0.0)
+    told = SimpleNamespace(monotonic=lambda: clock.now, process_time=lambda: clock.now)
+    monkeypatch.setattr(budget, "time", told)
+    return clock
+
+
+def test_a_first_axis_is_part_of_the_record_however_slow_the_trials_are(clock):
+    def steps(x):
+        clock.now += 1
+        return np.cumsum(x, 0)
+
+    model = batched(steps, (None, 4))
+    assert model.one_by_one == "its inputs have no batch dimension"
+
+
+def test_a_model_that_refuses_all_batches_takes_whole_tensors_however_slow_these_are(clock):
+    def four_at_a_time(x):
+        if len(x) % 4:
+            clock.now += 1
+            raise ValueError("rows come in fours")
+        return x.reshape(-1, 4, 4).mean(1)
+
+    model = batched(four_at_a_time, (None, 4))
+    assert model.one_by_one == "its inputs have no batch dimension"
+    x = records(1, 8, 4)
+    np.testing.assert_array_equal(model.predict([x])[0][0], four_at_a_time(x[0]))

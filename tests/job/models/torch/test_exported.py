@@ -142,3 +142,18 @@ def test_a_normalization_that_computes_as_in_training_is_named(tmp_path, trainin
     program = torch.export.export(module, (torch.zeros(2, 4),), dynamic_shapes=({0: batch},))
     torch.export.save(program, tmp_path / "model.pt2")
     assert ("layer '1' computes as in training" in load(tmp_path).one_by_one) == training
+
+
+class Centering(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x.sub_(1)
+
+
+def test_an_input_that_the_program_writes_to_stays_as_it_is(tmp_path):
+    example = (torch.ones(3, 2),)
+    torch.export.save(torch.export.export(Centering(), example, dynamic_shapes=(BATCH,)), tmp_path / "model.pt2")
+    model = load(tmp_path)
+    x = np.ones((1, 2), np.float32)
+    assert [model.predict([x])[0].tolist() for _ in range(2)] == [[[0, 0]]] * 2
+    assert x.tolist() == [[1, 1]]
+    assert model.one_by_one == ""

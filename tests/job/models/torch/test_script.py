@@ -276,6 +276,34 @@ def test_trials_leave_no_state_behind_that_shows_late(tmp_path, shapes):
     assert model.one_by_one
 
 
+class Centering(torch.nn.Module):
+    """Writes to its input, if the values ask for it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool(x.sum() > 0):
+            x[:, :1].sub_(1.0)
+        return 2 * x
+
+
+class Into(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.add(x, 1, out=x)
+
+
+@pytest.mark.parametrize(("module", "expected"), [(Centering(), [0, 2]), (Into(), [2, 2])])
+def test_an_input_that_the_model_writes_to_stays_as_it_is(tmp_path, module, expected):
+    model_zoo.save_torchscript(tmp_path, module)
+    model = load(tmp_path)
+    x = np.ones((1, 2), np.float32)
+    assert [model.predict([x])[0].tolist() for _ in range(3)] == [[expected]] * 3
+    assert x.tolist() == [[1, 1]]
+
+
+def test_inputs_that_nothing_writes_to_are_not_copied(tmp_path):
+    model_zoo.save_torchscript(tmp_path, Two())
+    assert not load(tmp_path)._model.writes
+
+
 class Looping(torch.nn.Module):
     """Loops for ever if a number is negative, or very large."""
 
