@@ -150,8 +150,9 @@ class Centering(torch.nn.Module):
 
 
 def test_an_input_that_the_program_writes_to_stays_as_it_is(tmp_path):
-    example = (torch.ones(3, 2),)
-    torch.export.save(torch.export.export(Centering(), example, dynamic_shapes=(BATCH,)), tmp_path / "model.pt2")
+    batch = {0: torch.export.Dim("batch")}
+    program = torch.export.export(Centering(), (torch.ones(3, 2),), dynamic_shapes=(batch,))
+    torch.export.save(program, tmp_path / "model.pt2")
     model = load(tmp_path)
     x = np.ones((1, 2), np.float32)
     assert [model.predict([x])[0].tolist() for _ in range(2)] == [[[0, 0]]] * 2
