@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.connectors.slot.generation import GenerationView
-from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.groups import create_groups, is_gone
 from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
@@ -47,8 +47,6 @@ _LATE_S = 0.05
 
 _KEEP_S = 3.0
 """Seconds between two looks for what Redis has lost."""
-
-_GONE = ("NOGROUP", "UNBLOCKED")
 
 
 class Serving:
@@ -264,10 +262,6 @@ class Serving:
             view.look()
         self._shared.ticks.generations = view.fields
         self._shared.ticks.problem = ""
-        if self._others_of_job is not None:
-            for name in self._others_of_job.take_over([*self._models.queues], self._reads.is_idle):
-                self._queue(name).start_over()
-                self._turns.add(name)
         if now >= self._next_keep:
             self._next_keep = now + _KEEP_S
             if not self._models.is_described():
@@ -279,6 +273,11 @@ class Serving:
             self._next_look = now + self._options.redis.claim_idle_time_s / 4
             self._look_for_pending()
             self._has_looked = True
+        # Streams that Redis has lost are there again.
+        if self._others_of_job is not None:
+            for name in self._others_of_job.take_over([*self._models.queues], self._reads.is_idle):
+                self._queue(name).start_over()
+                self._turns.add(name)
 
     def _look_for_pending(self) -> None:
         """Find requests that a crash has interrupted, or that another job has left."""
@@ -289,11 +288,9 @@ class Serving:
                 pipeline.xpending(stream, GROUP)
             replies = pipeline.execute(raise_on_error=False)
         own = self._host.consumer.encode()
-        if self._host.index == 0 and not self._has_looked:
-            forget_left(self._host, self._options.redis.job)
         for (name, stream), reply in zip(streams, replies, strict=True):
             if isinstance(reply, Exception):
-                if not (isinstance(reply, ResponseError) and _is_gone(reply)):
+                if not (isinstance(reply, ResponseError) and is_gone(reply)):
                     raise reply
                 create_groups(self._host.client, name)
                 continue
@@ -308,6 +305,8 @@ class Serving:
                 if consumers != {own}:
                     queue.look_for_abandoned()
                 self._turns.add(name)
+        if self._host.index == 0 and not self._has_looked:
+            forget_left(self._host, self._options.redis.job)
 
     def _queue(self, name: str) -> ModelQueue:
         if name not in self._queues:
@@ -331,7 +330,7 @@ class Serving:
             for replies, count in self._reads.found(timeout, None if self._left is None else self._left.socket):
                 self._give(replies, count)
         except ResponseError as error:
-            if not _is_gone(error):
+            if not is_gone(error):
                 raise
             log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
             for name in self._models.queues:
@@ -373,7 +372,3 @@ class Serving:
 def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:
     """Return what slots leave to each other: in process mode each has a process."""
     return LeftInRedis(host, options) if options.execution_mode == "process" else Left.of(options.redis.name)
-
-
-def _is_gone(error: ResponseError) -> bool:
-    return any(code in str(error) for code in _GONE)

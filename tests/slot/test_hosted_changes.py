@@ -197,7 +197,7 @@ def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, chang
 
 def test_models_that_redis_loses_before_a_slot_starts_again_are_known_while_it_loads(job, ask, db, monkeypatch):
     job.stop_slots()
-    db.delete(JobKeys("store").models, JobKeys("steady").slots())
+    db.delete(JobKeys("store").models, JobKeys("steady").slots(), "steady", *JobKeys("store").streams)
     load, seen = HostedModels.load, []
 
     def look(models, one):
