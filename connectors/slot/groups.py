@@ -7,14 +7,6 @@ from redis.exceptions import ResponseError
 
 from cluster_serving.protocol.keys import GROUP, JobKeys
 
-# Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end. XINFO says that there is no key.
-_GONE = ("NOGROUP", "UNBLOCKED", "no such key")
-
-
-def is_gone(error: ResponseError) -> bool:
-    """Return True if Redis has refused a command because a stream or its group does not exist."""
-    return any(words in str(error) for words in _GONE)
-
 
 def create_group(client: redis.Redis, stream: str) -> None:
     """Create stream and group if they do not exist; the group starts at 0, before requests that are already queued.

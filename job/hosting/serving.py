@@ -12,12 +12,13 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.connectors.slot.generation import GenerationView
-from cluster_serving.connectors.slot.groups import create_groups, is_gone
+from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.connectors.slot.metrics import Metrics
 from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
+from cluster_serving.connectors.slot.stream import GONE
 from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
@@ -290,7 +291,7 @@ class Serving:
         own = self._host.consumer.encode()
         for (name, stream), reply in zip(streams, replies, strict=True):
             if isinstance(reply, Exception):
-                if not (isinstance(reply, ResponseError) and is_gone(reply)):
+                if not (isinstance(reply, ResponseError) and _is_gone(reply)):
                     raise reply
                 create_groups(self._host.client, name)
                 continue
@@ -330,7 +331,7 @@ class Serving:
             for replies, count in self._reads.found(timeout, None if self._left is None else self._left.socket):
                 self._give(replies, count)
         except ResponseError as error:
-            if not is_gone(error):
+            if not _is_gone(error):
                 raise
             log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
             for name in self._models.queues:
@@ -372,3 +373,7 @@ class Serving:
 def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:
     """Return what slots leave to each other: in process mode each has a process."""
     return LeftInRedis(host, options) if options.execution_mode == "process" else Left.of(options.redis.name)
+
+
+def _is_gone(error: ResponseError) -> bool:
+    return any(words in str(error) for words in GONE)

@@ -8,7 +8,6 @@ import socket
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
