@@ -334,7 +334,8 @@ class HostedModels:
     def _announce(self) -> None:
         """Tell which models are loaded again: Redis may have lost them, and other slots may serve them meanwhile."""
         loading = SlotReport("", "loading").to_json()
-        lost = self.kept.keys() - {*map(as_text, self.client.hgetall(self._keys.models))}
+        described: Any = self.client.hgetall(self._keys.models)
+        lost = self.kept.keys() - {*map(as_text, described)}
         if lost:
             write_hash(self.client, self._keys.models, dict.fromkeys(lost, loading))
         for name in self.kept if self.has_others else lost:
