@@ -38,8 +38,8 @@ _CLAIM_COUNT = 100
 _RECOVERY_PAUSE = 0.002
 # A read of the own pending entries behind this id finds none. Redis takes the very last id for ">".
 AFTER_ALL = "18446744073709551615-0"
-# Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end.
-_GONE = ("NOGROUP", "UNBLOCKED")
+# Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end. XINFO says that there is no key.
+GONE = ("NOGROUP", "UNBLOCKED", "no such key")
 
 
 class Watch(Protocol):
@@ -327,7 +327,7 @@ class StreamReader:
         try:
             return action()
         except ResponseError as error:
-            if not any(code in str(error) for code in _GONE):
+            if not any(words in str(error) for words in GONE):
                 raise
             log.warning("job %s: a stream or its group has disappeared, creating it again", self._job)
             create_groups(self._client, self._job)

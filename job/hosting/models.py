@@ -33,7 +33,7 @@ from cluster_serving.protocol.host import memory
 from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.models import HOST
 from cluster_serving.protocol.hosting.orders import CHANGED, KEPT_OUT
-from cluster_serving.protocol.keys import JobKeys
+from cluster_serving.protocol.keys import JobKeys, as_text
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
 log = logging.getLogger(__name__)
@@ -309,11 +309,9 @@ class HostedModels:
             self._reporter.secret = wait_for_secret(self.client, options.redis.job, timeout)
         began, before = time.monotonic(), memory.resident()
         self.kept = now.read(self.client, options)
-        if self.has_others and not first_attempt:
-            loading = SlotReport("", "loading").to_json()
+        if not first_attempt:
             with suppress(RedisError):
-                for name in self.kept:
-                    write_hash(self.client, JobKeys(name).slots(), {str(self.index): loading})
+                self._announce()
         for name, kept in self.kept.items():
             one = self.options_of[name] = now.options_of(options, name, kept)
             if cause := "" if kept[KEPT_OUT] else deaths.cause(self.client, name):
@@ -332,6 +330,16 @@ class HostedModels:
             place = ModelUrl.parse(path) if is_url(path) else path
             raise ModelError(f"none of the models of {place} can be loaded; {told}")
         self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
+
+    def _announce(self) -> None:
+        """Tell which models are loaded again: Redis may have lost them, and other slots may serve them meanwhile."""
+        loading = SlotReport("", "loading").to_json()
+        described: Any = self.client.hgetall(self._keys.models)
+        lost = self.kept.keys() - {*map(as_text, described)}
+        if lost:
+            write_hash(self.client, self._keys.models, dict.fromkeys(lost, loading))
+        for name in self.kept if self.has_others else lost:
+            write_hash(self.client, JobKeys(name).slots(), {str(self.index): loading})
 
     def _at_once(self, change: Change) -> None:
         """Make a change while nothing serves yet."""

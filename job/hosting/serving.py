@@ -18,6 +18,7 @@ from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
+from cluster_serving.connectors.slot.stream import GONE
 from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
@@ -47,8 +48,6 @@ _LATE_S = 0.05
 
 _KEEP_S = 3.0
 """Seconds between two looks for what Redis has lost."""
-
-_GONE = ("NOGROUP", "UNBLOCKED")
 
 
 class Serving:
@@ -264,10 +263,6 @@ class Serving:
             view.look()
         self._shared.ticks.generations = view.fields
         self._shared.ticks.problem = ""
-        if self._others_of_job is not None:
-            for name in self._others_of_job.take_over([*self._models.queues], self._reads.is_idle):
-                self._queue(name).start_over()
-                self._turns.add(name)
         if now >= self._next_keep:
             self._next_keep = now + _KEEP_S
             if not self._models.is_described():
@@ -279,6 +274,11 @@ class Serving:
             self._next_look = now + self._options.redis.claim_idle_time_s / 4
             self._look_for_pending()
             self._has_looked = True
+        # Streams that Redis has lost are there again.
+        if self._others_of_job is not None:
+            for name in self._others_of_job.take_over([*self._models.queues], self._reads.is_idle):
+                self._queue(name).start_over()
+                self._turns.add(name)
 
     def _look_for_pending(self) -> None:
         """Find requests that a crash has interrupted, or that another job has left."""
@@ -289,8 +289,6 @@ class Serving:
                 pipeline.xpending(stream, GROUP)
             replies = pipeline.execute(raise_on_error=False)
         own = self._host.consumer.encode()
-        if self._host.index == 0 and not self._has_looked:
-            forget_left(self._host, self._options.redis.job)
         for (name, stream), reply in zip(streams, replies, strict=True):
             if isinstance(reply, Exception):
                 if not (isinstance(reply, ResponseError) and _is_gone(reply)):
@@ -308,6 +306,8 @@ class Serving:
                 if consumers != {own}:
                     queue.look_for_abandoned()
                 self._turns.add(name)
+        if self._host.index == 0 and not self._has_looked:
+            forget_left(self._host, self._options.redis.job)
 
     def _queue(self, name: str) -> ModelQueue:
         if name not in self._queues:
@@ -376,4 +376,4 @@ def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:
 
 
 def _is_gone(error: ResponseError) -> bool:
-    return any(code in str(error) for code in _GONE)
+    return any(words in str(error) for words in GONE)

@@ -168,7 +168,14 @@ def check(options: ModelOptions) -> ModelFiles:
     except ModelError as error:
         if not is_url(options.path):
             raise
-        raise ModelError(str(error).replace(str(folder), str(parse(options.path)))) from None
+        place = str(parse(options.path))
+        several = sorted(name for name in names if name.endswith("/") and holds_model(folder / name))
+        if several:
+            raise ModelError(
+                f"{place} is an archive of several models ({', '.join(several[:_MAX_LISTED])}), and one of an archive "
+                "is served: unpack it into a folder here or in a store such as s3://, and name that in modelPath"
+            ) from None
+        raise ModelError(str(error).replace(str(folder), place)) from None
     check_engine(files.format, options.path)
     if tokenizer.is_used(folder, options.tokenizer):
         tokenizer.check(folder)

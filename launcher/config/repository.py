@@ -110,16 +110,10 @@ def model_in(config: Config, folder: Path) -> Config:
 
 def problem(config: Config, found: Repository) -> str:
     """Return what a job of several models cannot do, and the configuration asks for; empty for nothing."""
-    several = "a job that serves several models"
     if config.core_number_per_machine is not None:
         return (
-            f"coreNumberPerMachine: {config.core_number_per_machine}, and no layout is measured for {several}; remove "
-            "the key (modelParallelism sets the slots, and threadPerModel the threads of each)"
-        )
-    if config.target not in ("local", "remote"):
-        return (
-            f"flink.target is {config.target}, and {several} runs on this machine, or in a Flink cluster elsewhere "
-            "(remote); start a job for each model"
+            f"coreNumberPerMachine: {config.core_number_per_machine}, and no layout is measured for a job that serves "
+            "several models; remove the key (modelParallelism sets the slots, and threadPerModel the threads of each)"
         )
     if config.watch_model and travels(config):
         return (

@@ -142,7 +142,8 @@ def check_free(store: JobStore, names: Iterable[str], folder: str) -> None:
             )
         if (host := host_of(other)) not in ("", store.job):
             raise LaunchError(
-                f"the job {host} serves a model of the name {name}, too; rename the subfolder of {folder}"
+                f"the job {host} serves a model of the name {name}, too; rename the subfolder of {folder}, or remove "
+                f"that job with cluster-serving-stop {host} and cluster-serving-cli forget {host}"
             )
 
 

@@ -11,7 +11,6 @@ from cluster_serving.launcher.origins.taken import Taken
 
 _ONE_COPY = "modelParallelism"
 _WATCH = "watchModel"
-_PAGE = "docs/how-to/many-models.md"
 
 
 def take(origin: str, name: str, readers: Mapping[str, Callable[[], Taken]]) -> Taken:
@@ -51,7 +50,7 @@ def take(origin: str, name: str, readers: Mapping[str, Callable[[], Taken]]) -> 
             lines.setdefault(line, []).append(model)
     together.left += [f"{', '.join(names)}: {line}" for line, names in lines.items()]
     if any(_WATCH in taken.keys for taken in models.values()):
-        together.left.append(f"new versions while the server runs: cluster-serving-restart loads them ({_PAGE})")
+        together.keys[_WATCH] = True
     return together
 
 

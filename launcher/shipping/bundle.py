@@ -94,7 +94,7 @@ def load(ships: str, options: JobOptions) -> Bundle:
     weights = None
     if not is_url(options.model.path):
         weights = _model(Path(options.model.path))
-        options = _unpacked(options, weights.stem)
+        options = moved(options, weights.stem)
     if ships == "environment":
         return Bundle(options, environment=packages, model=weights)
     return Bundle(options, packages=packages, model=weights)
@@ -133,8 +133,8 @@ def _model(folder: Path) -> Path:
     return path
 
 
-def _unpacked(options: JobOptions, folder: str) -> JobOptions:
-    """Return options with the paths of the models in the unpacked archive of their folder."""
+def moved(options: JobOptions, folder: str) -> JobOptions:
+    """Return options whose model, or whose models, are in another folder: where their archive is unpacked."""
     root = Path(options.model.path)
 
     def there(model: ModelOptions) -> ModelOptions:

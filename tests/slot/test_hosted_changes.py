@@ -16,6 +16,7 @@ from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.ends import STOPPED
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.job.hosting import deaths, wakeups
+from cluster_serving.job.hosting.models import HostedModels
 from cluster_serving.job.hosting.votes import BEGUN
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import hosted
@@ -192,6 +193,21 @@ def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, chang
     assert ask("comes") == 5
     with pytest.raises(LaunchError, match="job store serves no model nothing"):
         change("nothing", model_change.unload_in)
+
+
+def test_models_that_redis_loses_before_a_slot_starts_again_are_known_while_it_loads(job, ask, db, monkeypatch):
+    job.stop_slots()
+    db.delete(JobKeys("store").models, JobKeys("steady").slots(), "steady", *JobKeys("store").streams)
+    load, seen = HostedModels.load, []
+
+    def look(models, one):
+        seen.append((states(job).get("steady"), db.hlen(JobKeys("steady").slots())))
+        return load(models, one)
+
+    monkeypatch.setattr(HostedModels, "load", look)
+    job.run_slots_again()
+    assert seen[0] == (("loading", ""), 1)
+    assert ask("steady") == 2
 
 
 @pytest.mark.parametrize("others", [(), (1,)], ids=["alone", "beside another record of its entry"])

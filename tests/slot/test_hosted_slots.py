@@ -234,6 +234,13 @@ def test_requests_of_slots_that_have_died_are_taken_over(job, ask, db, redis_ser
             assert [float(results.query(f"left{index}", timeout=30)) for index in (1, SLOTS + 2)] == [3, 15]
 
 
+def test_slots_that_start_again_make_streams_that_redis_has_lost(job, ask, db):
+    job.stop_slots()
+    db.delete(*JobKeys(JOB).streams, *JobKeys("thrice").streams)
+    job.run_slots_again()
+    assert ask("thrice", 1) == [3]
+
+
 def test_redis_gets_again_what_it_has_lost(job, ask, db):
     names = list(states(job))
     db.delete(JobKeys(JOB).models, *(JobKeys(name).record for name in names), *(JobKeys(n).slots() for n in names))

@@ -151,6 +151,11 @@ def _by_name(inputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> Mappin
     themselves: that is the only input of a model. White space in the names of columns is told as for all
     clients; see `matched`.
     """
+    if not specs:
+        raise InvalidInput(
+            "the handler of the model declares no inputs, which the v2 protocol needs: add them to its class, such as "
+            'inputs = {"x": "float32[4]"} (docs/how-to/handlers.md), or use POST /models/NAME/predict'
+        )
     found = matched(inputs, specs)
     names = ", ".join(repr(name[:64]) for name in inputs) or "none"
     is_column = any(spec.column for spec in specs)

@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,10 +175,10 @@ class KubernetesApplication(Manager):
             self._copy(name, loaded)
             folders = [f"{VOLUME_FOLDER}/{name_of(archive)}" for archive in loaded.archives]
             if loaded.model:
-                shipped = _with_model(options, f"{VOLUME_FOLDER}/{name_of(loaded.model)}")
+                shipped = bundle.moved(options, f"{VOLUME_FOLDER}/{name_of(loaded.model)}")
         elif loaded.model:
             files = _files(Path(options.model.path))
-            shipped = _with_model(options, MODEL_FOLDER)
+            shipped = bundle.moved(options, MODEL_FOLDER)
         python, environment = loaded.python(lambda archive: f"{VOLUME_FOLDER}/{name_of(archive)}") or (_FROM_IMAGE, {})
         environment |= {
             "CLUSTER_SERVING_PYTHON": python,
@@ -280,10 +279,6 @@ def _pairs(text: str) -> dict[str, str]:
     """Return the pairs of an option of Flink that is written as `key:value,key:value`."""
     pairs = (part.partition(":") for part in text.split(",") if part.strip())
     return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _with_model(options: JobOptions, path: str) -> JobOptions:
-    return replace(options, model=replace(options.model, path=path))
 
 
 def _files(folder: Path) -> dict[str, Path]:

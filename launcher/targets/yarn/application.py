@@ -8,7 +8,6 @@ import socket
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -312,7 +311,7 @@ def relocated(loaded: Bundle) -> JobOptions:
     """Return the options of a job in a container: YARN unpacks an archive to a folder of the archive's name."""
     if loaded.model is None:
         return loaded.options
-    return replace(loaded.options, model=replace(loaded.options.model, path=loaded.model.name))
+    return bundle.moved(loaded.options, loaded.model.name)
 
 
 def settings(config: Config, loaded: Bundle, cores: int) -> dict[str, Any]:

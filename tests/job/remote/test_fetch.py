@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cluster_serving.job.models.detect import check
+from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.remote.cache import VARIABLE
 from cluster_serving.job.remote.fetch import fetch
 from cluster_serving.protocol.errors import EngineMissing, ModelError
@@ -211,3 +213,14 @@ def test_a_model_without_space_names_the_cache(server, model, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
     with pytest.raises(ModelError, match=f"free in .*{VARIABLE}"):
         fetch(f"{server.url}/model.zip")
+
+
+def test_an_archive_of_several_models_is_refused_with_what_to_do(server, site, pack):
+    pack(
+        site / "models.zip",
+        {"models/iris/model.json": b"{}", "models/net/1/model.onnx": b"", "models/b/model.onnx": b""},
+    )
+    with pytest.raises(
+        ModelError, match=r"/models.zip is an archive of several models \(b/, iris/\), .*: unpack it into"
+    ):
+        check(ModelOptions(f"{server.url}/models.zip"))

@@ -119,7 +119,6 @@ def test_a_model_with_wrong_keys_is_refused_and_harms_no_other(root, read, text,
     ("key", "value", "reason"),
     [
         ("coreNumberPerMachine", 2, "coreNumberPerMachine: 2, and no layout is measured for a job that serves several"),
-        ("flink.target", "yarn-application", "flink.target is yarn-application, and a job that serves several models"),
         ("jobName", "a", "jobName is a, which is also the name of a model; set another jobName"),
     ],
 )
@@ -129,10 +128,11 @@ def test_what_a_job_of_several_models_cannot_do_is_refused_by_its_key(root, read
     assert repository.problem(config, repository.find(config)).startswith(reason)
 
 
+@pytest.mark.parametrize("target", ["remote", "yarn-application"])
 @pytest.mark.parametrize(("ship", "is_refused"), [("model", True), ("nothing", False)])
-def test_models_that_travel_with_their_job_are_not_watched(root, read, ship, is_refused):
+def test_models_that_travel_with_their_job_are_not_watched(root, read, target, ship, is_refused):
     put(root, "a")
-    config = read(**{"flink.target": "remote", "flink.ship": ship, "watchModel": True})
+    config = read(**{"flink.target": target, "flink.ship": ship, "watchModel": True})
     assert repository.travels(config) == is_refused
     assert ("watchModel: true, and" in repository.problem(config, repository.find(config))) == is_refused
 

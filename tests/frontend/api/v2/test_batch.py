@@ -102,6 +102,11 @@ def test_a_model_that_does_not_say_its_shape_takes_any_batch():
         to_records({"x": np.zeros(())}, any_shape, 10)
 
 
+def test_a_handler_that_declares_no_inputs_is_told_how():
+    with pytest.raises(InvalidInput, match=r'declares no inputs, .* such as inputs = \{"x": "float32\[4\]"\}'):
+        to_records({"x": np.zeros((1, 4))}, report(), 10)
+
+
 def test_rankings_become_classes():
     fields = encode_ranked(True, ["y"], [[(4, 0.1), (1, 0.05)]])
     answer = decode_outputs({b"serde": b"arrow", b"value": fields["value"], b"topN": b""})

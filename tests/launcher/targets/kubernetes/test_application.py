@@ -8,6 +8,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.targets.kubernetes import application as kubernetes
 from cluster_serving.launcher.targets.kubernetes.application import KubernetesApplication
 from cluster_serving.launcher.targets.kubernetes.kubectl import reason
+from cluster_serving.launcher.targets.kubernetes.pod_templates import Pods
 
 
 def target(tmp_path, **flink):
@@ -59,6 +60,16 @@ def test_jobs_whose_names_differ_in_signs_alone_have_deployments_of_their_own():
         for name in ("a.b", "a_b", "{a-b}")
     }
     assert len(ids) == 3
+
+
+def test_a_secret_holds_the_files_of_several_small_models_by_their_folders(tmp_path):
+    for name in ("a/model.onnx", "b/2/model.json"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    files = kubernetes._files(tmp_path)
+    pods = Pods("serving", model={f"model-{at}": path for at, path in enumerate(files)})
+    *_, volume = pods.template("taskmanager", {})["spec"]["volumes"]
+    assert [item["path"] for item in volume["secret"]["items"]] == ["a/model.onnx", "b/2/model.json"]
 
 
 def test_labels_of_the_user_are_pairs():

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.config.job_options import job_options
 from cluster_serving.launcher.config.model import with_all_keys
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.shipping import bundle
 from cluster_serving.launcher.shipping.bundle import Bundle
 from cluster_serving.launcher.targets.applications import sizes
 from cluster_serving.launcher.targets.yarn import application as yarn
@@ -47,9 +49,9 @@ def test_a_task_manager_has_no_more_slots_than_the_job(config):
 
 def test_a_container_gets_no_more_cores_than_yarn_gives(config):
     several = config.model_copy(update={"model_parallelism": 4, "thread_per_model": 2})
-    bundle = Bundle(job_options(several, "start"))
-    assert yarn.settings(several, bundle, 32)["yarn.containers.vcores"] == 8
-    assert yarn.settings(several, bundle, 4)["yarn.containers.vcores"] == 4
+    loaded = Bundle(job_options(several, "start"))
+    assert yarn.settings(several, loaded, 32)["yarn.containers.vcores"] == 8
+    assert yarn.settings(several, loaded, 4)["yarn.containers.vcores"] == 4
 
 
 def test_containers_fit_the_job_that_starts_also_where_the_configuration_has_changed(config, tmp_path_factory):
@@ -70,16 +72,24 @@ def test_jobs_of_one_name_with_two_redis_have_records_apart(config, tmp_path, mo
 
 
 def test_the_embedded_interpreter_finds_what_yarn_has_unpacked(config):
-    bundle = Bundle(job_options(config, "start"), environment=Path("/archives/environment-1.tar.gz"))
-    told = yarn.settings(config, bundle, 4)
+    loaded = Bundle(job_options(config, "start"), environment=Path("/archives/environment-1.tar.gz"))
+    told = yarn.settings(config, loaded, 4)
     assert told["python.executable"].startswith("environment-1.tar.gz/bin/python3")
     assert told["containerized.taskmanager.env.PYTHONHOME"] == "$PWD/environment-1.tar.gz"
 
 
 def test_the_model_is_found_under_the_name_of_its_archive(config):
-    bundle = Bundle(job_options(config, "start"), model=Path("/archives/model-1.tar"))
-    assert yarn.relocated(bundle).model.path == "model-1.tar"
-    assert yarn.relocated(replace(bundle, model=None)).model.path == config.model_path
+    loaded = Bundle(job_options(config, "start"), model=Path("/archives/model-1.tar"))
+    assert yarn.relocated(loaded).model.path == "model-1.tar"
+    assert yarn.relocated(replace(loaded, model=None)).model.path == config.model_path
+
+
+def test_several_models_are_found_under_the_name_of_their_archive(config):
+    names = ("a", "b")
+    options = repository.with_models(config, job_options(config, "start"), names)
+    there = yarn.relocated(Bundle(bundle.moved(options, "model-1"), model=Path("/archives/model-1.tar")))
+    assert there.model.path == "model-1.tar"
+    assert [one.model.path for one in there.hosted] == [f"model-1.tar/{name}" for name in names]
 
 
 def test_an_option_by_which_a_job_is_found_again_is_refused(config):
