@@ -115,7 +115,7 @@ class PaddedModel(Wrapper):
         rounded = [limit or self._rounded(size) for limit, size in zip(self._limits, longest, strict=True)]
         try:
             outputs = self._model.predict(self._batch(records, rounded))
-        except InferenceFailed:
+        except (InferenceFailed, InvalidInput):
             if rounded == longest:
                 raise
             outputs = self._model.predict(self._batch(records, longest))
@@ -172,7 +172,7 @@ class PaddedModel(Wrapper):
                 # Some models name their outputs at the first call only.
                 before = self._zeros([small] * len(self._axes))
                 self._zeros([large if index in free else small for index in range(len(self._axes))])
-            except InferenceFailed as failure:
+            except (InferenceFailed, InvalidInput) as failure:
                 error = failure
                 continue
             follows = [self._fixed(array) for array in before]

@@ -46,7 +46,9 @@ def test_each_row_is_scored_once_although_the_command_and_a_task_manager_are_kil
         os.kill(kept_processes(own_cluster, "taskmanager")[0], signal.SIGKILL)
         output, _ = command.communicate(timeout=240)
     assert "which an earlier command has submitted" in output
-    assert command.returncode == 1 and "b.parquet: there is no column 'x' for the input 'x'" in output, output
+    assert command.returncode == 1 and "b.parquet (row group 0): there is no column 'x' for the input 'x'" in output, (
+        output
+    )
     assert f"of {ROWS // GROUP + 1} units were there before, 1 could not be scored" in output
     after = times(folder)
     assert {file: after[file] for file in before} == before

@@ -17,7 +17,7 @@ from cluster_serving.job.models.text.pooling import EmbeddingModel
 from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.models.wrapper import Wrapper
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import InferenceFailed, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 INPUT = "text"
@@ -159,7 +159,7 @@ def _try_tokens(model: Model, tokenizer: Any, file: Path) -> None:
     values = {_IDS: highest, _MASK: 1, _TYPES: 0}
     try:
         model.predict([np.full((1, count), values[spec.name], spec.numpy_dtype) for spec in model.inputs])
-    except InferenceFailed as error:
+    except (InferenceFailed, InvalidInput) as error:
         raise ModelError(
             f"{file} does not fit the model, which fails on {count} tokens of id {highest}, the highest one: {error}; "
             "set maxTokens if the model takes fewer tokens"
