@@ -7,6 +7,7 @@ A consumer falls silent after a rescale or with its host.
 
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -39,7 +40,7 @@ _RECOVERY_PAUSE = 0.002
 # A read of the own pending entries behind this id finds none. Redis takes the very last id for ">".
 AFTER_ALL = "18446744073709551615-0"
 # Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end. XINFO says that there is no key.
-GONE = ("NOGROUP", "UNBLOCKED", "no such key")
+GONE = re.compile("NOGROUP|UNBLOCKED|no such key")
 
 
 class Watch(Protocol):
@@ -257,8 +258,7 @@ class StreamReader:
 
     def longest_wait_ms(self) -> int:
         """Return for how many milliseconds the oldest request that no slot has read has waited; 0 if there is none."""
-        _, oldest = call(self._client, Call(BACKLOG, [*self._streams], [GROUP]))
-        return int(oldest)
+        return int(call(self._client, Call(BACKLOG, [*self._streams], [GROUP]))[1])
 
     def length(self) -> int:
         """Return the number of unanswered requests of the job, those that slots have read included."""
@@ -327,7 +327,7 @@ class StreamReader:
         try:
             return action()
         except ResponseError as error:
-            if not any(words in str(error) for words in GONE):
+            if not GONE.search(str(error)):
                 raise
             log.warning("job %s: a stream or its group has disappeared, creating it again", self._job)
             create_groups(self._client, self._job)

@@ -291,7 +291,7 @@ class Serving:
         own = self._host.consumer.encode()
         for (name, stream), reply in zip(streams, replies, strict=True):
             if isinstance(reply, Exception):
-                if not (isinstance(reply, ResponseError) and _is_gone(reply)):
+                if not (isinstance(reply, ResponseError) and GONE.search(str(reply))):
                     raise reply
                 create_groups(self._host.client, name)
                 continue
@@ -331,7 +331,7 @@ class Serving:
             for replies, count in self._reads.found(timeout, None if self._left is None else self._left.socket):
                 self._give(replies, count)
         except ResponseError as error:
-            if not _is_gone(error):
+            if not GONE.search(str(error)):
                 raise
             log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
             for name in self._models.queues:
@@ -373,7 +373,3 @@ class Serving:
 def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:
     """Return what slots leave to each other: in process mode each has a process."""
     return LeftInRedis(host, options) if options.execution_mode == "process" else Left.of(options.redis.name)
-
-
-def _is_gone(error: ResponseError) -> bool:
-    return any(words in str(error) for words in GONE)
