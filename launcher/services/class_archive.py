@@ -117,6 +117,8 @@ def _dump(home: FlinkHome) -> None:
             ],
             check=True,
             timeout=_TIMEOUT,
+            # A shutdown removes the folder in which this process was started.
+            cwd=lists,
         )
         unfinished.replace(archive)
     finally:

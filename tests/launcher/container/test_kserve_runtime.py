@@ -14,7 +14,7 @@ import yaml
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.settings import sources
 from cluster_serving.settings.model import keys
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.cluster import BIN, share_classes
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
@@ -29,6 +29,7 @@ NAME = "my-digits"
 @contextmanager
 def container(folder, model):
     """The program of the container, with ports of its own and the model where KServe would mount it; yields its URL."""
+    share_classes(folder)
     # KServe puts the name of the InferenceService into the whole container.
     command, args = (json.loads(json.dumps(CONTAINER[key]).replace("{{.Name}}", NAME)) for key in ("command", "args"))
     port, redis, flink = free_port(), free_port(), free_port()
