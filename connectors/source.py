@@ -4,7 +4,7 @@ PyFlink has no source API for Python. Each tick causes reads for a bounded time;
 cancellation, barriers and metrics. An endless loop in Python would starve them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from pyflink.datastream import FlatMapFunction, RuntimeContext
 
@@ -17,34 +17,23 @@ from cluster_serving.connectors.flink.runtime import (
     subtask_index,
 )
 from cluster_serving.connectors.flink.slot_keys import SlotKeys
-from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.reading import Reading, ReadingOptions
 from cluster_serving.connectors.slot.shared import SharedSlot
-from cluster_serving.connectors.slot.stage import MakeStage
-from cluster_serving.connectors.slot.stream import MakeWatch
 
 
 class RedisStreamsSource(SelfClosing, FlatMapFunction):
     """Reader of requests, which are emitted as serialized entry batches.
 
-    `slot_keys` are keys that lead from a source subtask to the window subtask of the same index. `record_end` lets the
-    process record its end, and returns the path of the record. See `ReadingOptions` for the other arguments.
+    Args:
+        options: Redis, job and mode of the slots.
+        slot_keys: Keys that lead from a source subtask to the window subtask of the same index.
+        record_end: Lets the process record its end, and returns the path of the record; None to record nothing.
     """
 
     def __init__(
-        self,
-        options: RedisOptions,
-        read_size: int,
-        slot_keys: SlotKeys,
-        greedy: bool,
-        process_mode: bool,
-        deadline_ms: int = 0,
-        slots: int = 1,
-        stages: Sequence[MakeStage] = (),
-        watch: MakeWatch | None = None,
-        record_end: Callable[[], str] | None = None,
+        self, options: ReadingOptions, slot_keys: SlotKeys, record_end: Callable[[], str] | None = None
     ) -> None:
-        self._options = ReadingOptions(options, read_size, greedy, process_mode, deadline_ms, slots, stages, watch)
+        self._options = options
         self._record_end = record_end
         self._slot_keys = slot_keys
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from cluster_serving.client.answers.pieces import PieceOrRestart
+from cluster_serving.client.abilities import PieceOrRestart
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.grpc.call import GrpcCall

@@ -3,6 +3,7 @@
 from cluster_serving.connectors.flink.slot_keys import SlotKeys
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot.peers import Peers
+from cluster_serving.connectors.slot.reading import ReadingOptions
 from cluster_serving.connectors.slot.worker import record_end
 from cluster_serving.connectors.source import RedisStreamsSource
 from cluster_serving.connectors.stages import shadow, tensorboard, traces
@@ -42,18 +43,17 @@ def source(text: str, slot_keys: SlotKeys) -> RedisStreamsSource | TurnSource:
     if options.hosted:
         return TurnSource(options, slot_keys)
     process_mode = options.execution_mode == "process"
-    return RedisStreamsSource(
+    reading = ReadingOptions(
         options.redis,
         options.batch.max_batch_size,
-        slot_keys,
         greedy=options.batch.greedy_batching,
         process_mode=process_mode,
         deadline_ms=options.request_deadline_ms,
         slots=options.model_parallelism,
         stages=READING,
         watch=Peers,
-        record_end=record_end if process_mode else None,
     )
+    return RedisStreamsSource(reading, slot_keys, record_end if process_mode else None)
 
 
 def window(text: str) -> BatchingWindow | HostingWindow:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from cluster_serving.job.batch import Arrays, BatchMemory, gather_records, group_by_shape, merge, search, split
 from cluster_serving.job.computation import Steps
 from cluster_serving.job.encoding import Counter, Encoding
-from cluster_serving.job.models.base import Layout, Model, StartedRecord, TensorSpec, dummy_inputs
+from cluster_serving.job.models.base import TRIAL_ERRORS, Layout, Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.options import ImageOptions, ModelOptions
 from cluster_serving.job.pieces import Generating
-from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.inputs import Array
 
@@ -165,7 +165,7 @@ class ServedModel(Servable):
         self.model.count_into(counts)
         try:
             zeros = self.model.warm_up(batch=1)
-        except InferenceFailed as error:
+        except TRIAL_ERRORS as error:
             raise ModelError(f"the model fails on a batch of zeros: {error}") from error
         self.zeros = self._imagined() if zeros is None else zeros
         self.untried = self.model.untried

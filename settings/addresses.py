@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from pydantic import AfterValidator
 
-from cluster_serving.protocol.redis import failover
+from cluster_serving.protocol.redis import addresses
 from cluster_serving.protocol.redis.url import check_login
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -51,9 +51,9 @@ def redis_url(text: str) -> str:
     """Complete `host:port` to a URL that redis-py takes; raise `ValueError` if the text is no address of a Redis."""
     text = text.strip()
     check_login(text)
-    if failover.is_failover_url(text):
+    if addresses.is_failover_url(text):
         _check_query(urlsplit(text).query, _TLS | _SENTINEL)
-        failover.parse(text)
+        addresses.parse(text)
         return text
     url = _split(text, ("redis", "rediss"))
     _check_query(url.query, _TLS)

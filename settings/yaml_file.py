@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,18 +18,23 @@ from cluster_serving.settings.model import Given
 FRONT_END = "http"
 """Section of the file with the options of the HTTP front end."""
 
-_SECTIONS = original_keys.SECTIONS | {"autoscale", "payloadLog"}
-"""Keys that hold others."""
-
 Entry = tuple[str, Given]
 """Key, as it is written in the file, and value; the key `port` in the section of the front end is `http.port`."""
 
 
-def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lambda _: None) -> list[Entry]:
+def read(
+    path: Path,
+    text: str | None = None,
+    warn: Callable[[str], None] = lambda _: None,
+    sections: Collection[str] = frozenset(),
+) -> list[Entry]:
     """Return the keys of a file and their values; nested keys of early versions get their present names.
 
-    With a `text`, the content is that text, and the file is not read. `warn` receives the present names of nested keys,
-    and those without effect.
+    Args:
+        path: The file.
+        text: Content in place of that of the file, which is not read then.
+        warn: Receives the present names of nested keys, and the names of those without effect.
+        sections: Keys whose values hold further keys, beside those of early versions.
 
     Raises:
         SettingsError: If the file cannot be read, is not valid YAML, or does not hold keys and values.
@@ -43,7 +48,7 @@ def read(path: Path, text: str | None = None, warn: Callable[[str], None] = lamb
             f"{path} is not text in UTF-8: byte {error.start + 1} is {error.object[error.start]:#x}"
         ) from None
     try:
-        return _Reader(path, text).entries(warn)
+        return _Reader(path, text, original_keys.SECTIONS.union(sections)).entries(warn)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         raise SettingsError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
@@ -74,9 +79,10 @@ _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.number_or_text)
 
 
 class _Reader:
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, sections: Collection[str]) -> None:
         self._path = path
         self._loader = _Loader(text)
+        self._sections = sections
 
     def entries(self, warn: Callable[[str], None]) -> list[Entry]:
         entries: list[Entry] = []
@@ -89,7 +95,7 @@ class _Reader:
             if name.lower() == FRONT_END and isinstance(node, yaml.MappingNode):
                 pairs = self._pairs(node)
                 entries += [(f"{FRONT_END}.{key}", Given(self._value(inner), line)) for key, inner, line in pairs]
-            elif name not in _SECTIONS or (isinstance(node, yaml.ScalarNode) and node.value):
+            elif name not in self._sections or (isinstance(node, yaml.ScalarNode) and node.value):
                 entries.append((name, Given(self._value(node), place, _written(node))))
             elif isinstance(node, yaml.MappingNode):
                 for key, inner, line in self._pairs(node):

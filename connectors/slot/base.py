@@ -36,7 +36,7 @@ class Slot:
         generation: Generations of the job.
         flow: Requests between this source and the sink.
         read_size: Most entries of one read.
-        greedy: See `RedisStreamsSource`.
+        greedy: See `ReadingOptions`.
         metrics: Metrics of the source.
         counts: Counts of the slot.
     """

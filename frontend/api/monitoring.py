@@ -15,7 +15,7 @@ from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
 from cluster_serving.protocol.errors import ServingError
-from cluster_serving.protocol.figures.exposition import Reading
+from cluster_serving.protocol.figures.exposition import Reading, exposition
 
 _PROMETHEUS = ("text/plain", "openmetrics")
 
@@ -48,8 +48,8 @@ class _Monitoring:
             jobs = await readings(front.dispatch, await registry.versions(), hosts=True)
             reached = True
         ready = {_labels(model): reached and front.health.is_ready(model) for model in registry.last_read()}
-        text = as_text(await front.total_metrics(), ready, jobs)
-        return Response(text, media_type=CONTENT_TYPE_LATEST)
+        text = as_text(await front.total_metrics(), ready)
+        return Response(text + exposition(jobs).encode(), media_type=CONTENT_TYPE_LATEST)
 
     async def live(self, request: Request) -> Response:
         call_of(request).protocol = "health"

@@ -7,7 +7,7 @@ from typing import Any
 
 import redis.asyncio
 
-from cluster_serving.client.answers.pieces import PieceIteration, PieceOrRestart, pieces_of
+from cluster_serving.client.abilities import PieceIteration, PieceOrRestart, pieces_of
 from cluster_serving.client.dispatching.dispatcher import Dispatcher, Pending
 from cluster_serving.frontend.caller import origin
 from cluster_serving.frontend.models.turns import AT_ONCE

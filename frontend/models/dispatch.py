@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from redis.crc import key_slot
 
-from cluster_serving.client.answers.pieces import PieceIteration, PieceOrRestart
+from cluster_serving.client.abilities import PieceIteration, PieceOrRestart
 from cluster_serving.client.enqueue import RequestOptions
 from cluster_serving.client.positions import Position
 from cluster_serving.client.result import Result

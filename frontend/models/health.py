@@ -1,6 +1,7 @@
 """Health of the jobs: shown by their answers to clients, or to a probe while no client asks."""
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ _FORGET = 60.0
 """Seconds after the last question for which a job is still watched."""
 
 _NOT_RUNNING = {"stopped": "its job is stopped", UNLOADED: "it was unloaded"}
+_NOT_LOADED = "no slot has loaded it"
 
 _LARGEST = 1 << 24
 """Most elements of an input of a probe."""
@@ -76,7 +78,11 @@ class Health:
     def is_ready(self, model: PublishedModel) -> bool:
         """Return True if the job of a model answers; if it is not watched, as its slots report."""
         state = self._states.get(model.host or model.job)
-        return model.state == "ready" if state is None else not (state.problem or (model.host and not model.loaded))
+        if state is None:
+            return model.state == "ready"
+        # A job of several models may answer for others.
+        has_model = bool(model.loaded) or not model.host
+        return has_model and not state.problem
 
     async def problems(self) -> list[str]:
         """Return the reasons why this front end cannot answer requests; empty if it can."""
@@ -86,22 +92,17 @@ class Health:
             models = await self._registry.required()
         except ServingError as error:
             return [str(error)]
-        # One of each job first, whose probe is then that of the others, too.
-        first = {model.host or model.job: model for model in reversed(models)}
-        found = [await asyncio.gather(*map(self.problem, first.values()))]
-        if others := [model for model in models if model not in first.values()]:
-            found.append(await asyncio.gather(*map(self.problem, others)))
-        return [problem for problems in found for problem in problems if problem]
+        # The first model of each job is asked before the others, which then share its probe.
+        first = {model.host or model.job: model for model in reversed(models)}.values()
+        others = [model for model in models if model not in first]
+        found = await asyncio.gather(*map(self.problem, first))
+        found += await asyncio.gather(*map(self.problem, others))
+        return [problem for problem in found if problem]
 
     async def problem(self, model: PublishedModel) -> str:
         """Return why a model cannot answer requests; empty if it can. The model's job is watched from now on."""
         if model.loaded is None:
-            failed = next((report.error for report in model.reports if report.error), None)
-            why = _NOT_RUNNING.get(model.state, "no slot has loaded it")
-            if any(report.state == "silent" for report in model.reports):
-                # Nobody has stopped it.
-                why = model.absence or why
-            return f"model {model.name}: {failed or why}"
+            return f"model {model.name}: {_why_not_loaded(model)}"
         job = model.host or model.job
         self._hosts[model.job] = job
         state = self._states.setdefault(job, State())
@@ -137,14 +138,15 @@ class Health:
         try:
             models = await self._registry.of_job(job)
             # No request can be made up for inputs that are not declared; such a model is as its slots report.
-            declared = [(each, each.loaded) for each in models if each.loaded and each.loaded.inputs]
+            declared = [(model, model.loaded) for model in models if model.loaded and model.loaded.inputs]
             if not declared:
-                state.problem = "" if any(each.loaded for each in models) else "no slot has loaded it"
+                state.problem = "" if any(model.loaded for model in models) else _NOT_LOADED
                 return
-            model, report = next((each for each in declared if each[0].name not in state.refusing), declared[0])
+            model, report = min(declared, key=lambda pair: pair[0].name in state.refusing)
             # Not through `predict`: the job may be healthy while the concurrency limit is reached.
             fields = await self._dispatch.dispatcher(job).request(model.job, zeros(report), self._timeout)
-            state.refusing |= {model.name} if b"error" in fields else set()
+            if b"error" in fields:
+                state.refusing.add(model.name)
         except _UNANSWERED as error:
             # A client may have been answered in the meantime.
             if time.monotonic() - state.answered_at > self._interval:
@@ -156,16 +158,27 @@ class Health:
             self.note_answer(job)
 
 
+def _why_not_loaded(model: PublishedModel) -> str:
+    """Return why a model that no slot has loaded cannot answer requests."""
+    for report in model.reports:
+        if report.error:
+            return report.error
+    if model.absence and any(report.state == "silent" for report in model.reports):
+        # No command has stopped the job.
+        return model.absence
+    return _NOT_RUNNING.get(model.state, _NOT_LOADED)
+
+
 def zeros(report: SlotReport) -> dict[str, Input]:
     """Return a request of zeros, or empty strings, for a model; dimensions of any size are 1."""
     return {spec.name or str(index): _zeros(spec, report.already_batched) for index, spec in enumerate(report.inputs)}
 
 
 def _zeros(spec: TensorSpec, batched: bool) -> Input:
-    shape = tuple(1 if size is None else size for size in spec.record_shape or (None,))
-    shape = (1, *shape) if batched else shape
-    if spec.record_shape == () and not batched:
-        shape = ()
-    if np.prod(shape) > _LARGEST:
+    sizes = (None,) if spec.record_shape is None else spec.record_shape
+    shape = tuple(1 if size is None else size for size in sizes)
+    if batched:
+        shape = (1, *shape)
+    if math.prod(shape) > _LARGEST:
         shape = (1,)
     return np.full(shape, "", object) if spec.dtype == "str" else np.zeros(shape, spec.dtype or "f4")

@@ -30,7 +30,20 @@ class AccessLog:
 
     def write(self, method: str, path: str, status: int, seconds: float, request_id: bytes, client: str) -> None:
         """Write a line; `client` is the name of an API key, empty for none."""
-        milliseconds, caller, trace = round(1000 * seconds, 1), client or "-", trace_id.get()
-        words = method, path, status, milliseconds, request_id.decode(), caller, f" trace={trace}" if trace else ""
-        fields = {"method": method, "path": path, "status": status, "milliseconds": milliseconds, "client": caller}
-        log.info("%s %s %d %.1f ms id=%s client=%s%s", *words, extra={"fields": fields})
+        milliseconds = round(1000 * seconds, 1)
+        caller = client or "-"
+        trace = trace_id.get()
+        shown_trace = f" trace={trace}" if trace else ""
+        log.info(
+            "%s %s %d %.1f ms id=%s client=%s%s",
+            *(method, path, status, milliseconds, request_id.decode(), caller, shown_trace),
+            extra={
+                "fields": {
+                    "method": method,
+                    "path": path,
+                    "status": status,
+                    "milliseconds": milliseconds,
+                    "client": caller,
+                }
+            },
+        )

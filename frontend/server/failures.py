@@ -16,15 +16,18 @@ _limit = LogLimit()
 
 
 def note(error: ServingError) -> None:
-    """Log the error of an answer, unless it is the mistake of the client, or its reason has had its lines."""
-    own = isinstance(error, ResultTimeout | DeadlineExceeded) and has_own_limit.get()
-    if own or error.http_status < 500 or isinstance(error, NotSupported | HttpVersionNotSupported):
+    """Log the error of an answer if the server is to blame, unless its reason has had its lines."""
+    if error.http_status < 500 or isinstance(error, NotSupported | HttpVersionNotSupported):
+        return
+    if isinstance(error, ResultTimeout | DeadlineExceeded) and has_own_limit.get():
+        # The client has waited for less time than the front end allows.
         return
     message = " ".join(error.message[:_LONGEST].split())
-    # Numbers differ from request to request, as of milliseconds waited.
-    if (left_out := _limit.take((error.code, _NUMBER.sub("0", message)))) is None:
+    # Numbers such as the milliseconds of a wait differ from request to request.
+    left_out = _limit.take((error.code, _NUMBER.sub("0", message)))
+    if left_out is None:
         return
-    # What models and handlers say may quote the request.
+    # Messages of models and handlers may quote the request.
     reason = "" if isinstance(error, InferenceFailed) else f": {message}"
     known = {"request": request_id.get(), "trace": trace_id.get()}
     marks = "".join(f" {name}={value}" for name, value in known.items() if value)

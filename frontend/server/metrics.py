@@ -11,7 +11,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from cluster_serving.frontend.server import totals
-from cluster_serving.protocol.figures.exposition import Reading, exposition
 
 _PREFIXES = ("bigdl.serving.", "zoo.serving.")
 """Prefixes of the original's names: from 2.0 on, and before."""
@@ -132,19 +131,18 @@ def counted(part: Part) -> Part:
     return {"families": totals.counted(part["families"]), "timers": timers}
 
 
-def as_text(part: Part, ready: Mapping[JobLabels, bool], jobs: Sequence[Reading]) -> bytes:
+def as_text(part: Part, ready: Mapping[JobLabels, bool]) -> bytes:
     """Return metrics in the text format of Prometheus.
 
     Args:
         part: Metrics of all processes of the front end.
         ready: True for each job that answers.
-        jobs: What Redis knows of the figures of the jobs.
     """
     registry = CollectorRegistry()
     gauge = Gauge("cluster_serving_ready", "1 if the job answers, else 0.", _JOB, registry=registry)
     for labels, value in ready.items():
         gauge.labels(*labels).set(value)
-    return totals.as_text(part["families"] | totals.families(registry)) + exposition(jobs).encode()
+    return totals.as_text(part["families"] | totals.families(registry))
 
 
 def as_json(part: Part) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from cluster_serving.job.handlers.metrics import HandlerMetrics
 from cluster_serving.job.handlers.records import PLAIN, Record, groups, kind, named, split
 from cluster_serving.job.handlers.running import Running, run
 from cluster_serving.job.models import load_lock
-from cluster_serving.job.models.base import Model, StartedRecord, TensorSpec, dummy_inputs
+from cluster_serving.job.models.base import TRIAL_ERRORS, Model, StartedRecord, TensorSpec, dummy_inputs
 from cluster_serving.job.models.detect import ModelFiles, detect, select
 from cluster_serving.job.models.devices import device_of_handler
 from cluster_serving.job.models.loading import decrypted, load_engine, served
@@ -35,7 +35,7 @@ from cluster_serving.job.models.text import tokenizer
 from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.options import NO_TOKENIZER, ImageOptions, ModelOptions
 from cluster_serving.job.servable import Caller, Servable
-from cluster_serving.protocol.errors import InferenceFailed, ModelError, ServingError
+from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
 
 _MAX_MEMORIES = 64
@@ -357,7 +357,7 @@ def _engine(model: Model, files: ModelFiles, options: ModelOptions, most: int) -
     try:
         if not model.anywhere:
             model.warm_up(1 if takes_records else None)
-    except InferenceFailed as error:
+    except TRIAL_ERRORS as error:
         raise ModelError(f"the model {name} fails on a batch of zeros: {error}") from error
     return Engine(model, name, None if takes_records else batched)
 

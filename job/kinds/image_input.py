@@ -11,7 +11,7 @@ from cluster_serving.job.input_rule import InputRule
 from cluster_serving.job.kinds import images
 from cluster_serving.job.models.base import Layout
 from cluster_serving.job.options import ImageOptions
-from cluster_serving.protocol import encryption
+from cluster_serving.protocol.encryption import images as encryption
 from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array, Image
 from cluster_serving.protocol.slots import TensorSpec, fits, type_text

@@ -29,6 +29,9 @@ Layout = Literal["HWC", "CHW"]
 ROUGH = 3e-2
 """Tolerance of models that compute in 16 bits."""
 
+TRIAL_ERRORS = (InferenceFailed, InvalidInput)
+"""Errors of a call with made-up values, such as zeros: the engine fails, or the model does not know a value."""
+
 
 @dataclass(frozen=True, slots=True)
 class StartedRecord:
@@ -175,7 +178,7 @@ class Model(ABC):
             return None
         try:
             return self.predict(inputs)
-        except (InferenceFailed, InvalidInput) as error:
+        except TRIAL_ERRORS as error:
             # Guesses may be wrong: a size of 1 too small for a convolution, an empty string no image file.
             if self.guesses:
                 self.untried = str(error)

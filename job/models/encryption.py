@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cluster_serving.protocol.encryption import derive
+from cluster_serving.protocol.encryption.images import derive
 from cluster_serving.protocol.errors import EngineMissing, ModelError
 
 _BLOCK = 16

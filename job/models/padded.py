@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from cluster_serving.job.batch import BatchMemory, gather
-from cluster_serving.job.models.base import Model, TensorSpec, dummy_inputs
+from cluster_serving.job.models.base import TRIAL_ERRORS, Model, TensorSpec, dummy_inputs
 from cluster_serving.job.models.wrapper import Wrapper
-from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import CALLED, PADDING
 from cluster_serving.protocol.inputs import Array
@@ -115,7 +115,7 @@ class PaddedModel(Wrapper):
         rounded = [limit or self._rounded(size) for limit, size in zip(self._limits, longest, strict=True)]
         try:
             outputs = self._model.predict(self._batch(records, rounded))
-        except (InferenceFailed, InvalidInput):
+        except TRIAL_ERRORS:
             if rounded == longest:
                 raise
             outputs = self._model.predict(self._batch(records, longest))
@@ -172,7 +172,7 @@ class PaddedModel(Wrapper):
                 # Some models name their outputs at the first call only.
                 before = self._zeros([small] * len(self._axes))
                 self._zeros([large if index in free else small for index in range(len(self._axes))])
-            except (InferenceFailed, InvalidInput) as failure:
+            except TRIAL_ERRORS as failure:
                 error = failure
                 continue
             follows = [self._fixed(array) for array in before]
@@ -200,7 +200,7 @@ class PaddedModel(Wrapper):
         for count in range(1, len(left) + 1):
             for group in combinations(left, count):
                 if set(group) <= set(left):
-                    with suppress(InferenceFailed):
+                    with suppress(*TRIAL_ERRORS):
                         self._zeros([large if index in group else small for index in range(len(self._axes))])
                         groups.append(group)
                         left = [index for index in left if index not in group]

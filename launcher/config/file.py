@@ -69,7 +69,7 @@ def read(path: Path, warn: Callable[[str], None] = lambda _: None, missing_ok: b
         # For instance in a folder of another user: `Path.exists` would raise some of these, and hide others.
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     kind = with_all_keys()
-    file = _checked_keys(yaml_file.read(path, text, warn), warn)
+    file = _checked_keys(yaml_file.read(path, text, warn, _sections()), warn)
     sources.warn_of_mistyped(kind, os.environ, warn)
     config = load(kind, [sources.environment(kind, os.environ), file], str(path))
     return config.located(path.absolute().parent)
@@ -81,7 +81,7 @@ def keys_of(path: Path) -> dict[str, Given]:
     Raises:
         SettingsError: As for `read`.
     """
-    return _checked_keys(yaml_file.read(path), lambda _: None)
+    return _checked_keys(yaml_file.read(path, sections=_sections()), lambda _: None)
 
 
 def values_of(given: Mapping[str, Given], folder: Path) -> dict[str, Any]:
@@ -94,6 +94,11 @@ def values_of(given: Mapping[str, Given], folder: Path) -> dict[str, Any]:
     config = load(kind, [{**given, "modelPath": Given(str(folder), str(folder))}], str(folder))
     names = {field.alias or to_camel(name): name for name, field in kind.model_fields.items()}
     return {names[key]: getattr(config, names[key]) for key in given}
+
+
+def _sections() -> set[str]:
+    """Return the keys whose values hold further keys, such as `flink` with `flink.target`."""
+    return {key.partition(".")[0] for key in keys(with_all_keys()) if "." in key}
 
 
 def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -> dict[str, Given]:

@@ -11,26 +11,31 @@ from pydantic import Field, ValidationInfo, field_validator
 from cluster_serving.job.options import CPU
 from cluster_serving.job.remote.url import is_url
 from cluster_serving.launcher.config import stages, targets
-from cluster_serving.launcher.config.values import LATEST, DeviceNames, JobName, ModelPath, ModelVersion, WholeInputs
-from cluster_serving.protocol.record_key import RecordKey
-from cluster_serving.protocol.redis import addresses
-from cluster_serving.protocol.redis.url import HINT
-from cluster_serving.protocol.values import filters
-from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
-from cluster_serving.settings.model import Settings, SettingsConfig
-from cluster_serving.settings.values import (
+from cluster_serving.launcher.config.values import (
+    LATEST,
     Channels,
     Cores,
+    DeviceNames,
     Divisors,
     Filter,
-    Names,
+    JobName,
+    ModelPath,
+    ModelVersion,
     Padding,
     Pair,
     RecordKeyText,
     SecretAndSalt,
     Shapes,
     Size,
+    WholeInputs,
 )
+from cluster_serving.protocol.record_key import RecordKey
+from cluster_serving.protocol.redis import addresses
+from cluster_serving.protocol.redis.url import HINT
+from cluster_serving.protocol.values import filters
+from cluster_serving.settings.addresses import Address, FlinkUrl, RedisUrl, redacted
+from cluster_serving.settings.model import Settings, SettingsConfig
+from cluster_serving.settings.values import Names
 
 
 def key(default: Any, expects: str, meaning: str, **constraints: Any) -> Any:

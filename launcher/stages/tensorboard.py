@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 from cluster_serving.launcher.config.model import key
 from cluster_serving.launcher.config.stages import StageKeys
-from cluster_serving.settings.values import Folder
+
+
+def _folder(value: Any) -> Any:
+    return ("tensorboard" if value else "") if isinstance(value, bool) else value
+
+
+Folder = Annotated[str, BeforeValidator(_folder)]
+"""The path of a folder, or true for the usual one; empty or false for none."""
 
 
 class TensorBoardKeys(StageKeys):

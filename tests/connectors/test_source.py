@@ -14,6 +14,7 @@ from cluster_serving.connectors.slot import reading
 from cluster_serving.connectors.slot.answer import Answer, write_answers
 from cluster_serving.connectors.slot.attempts import Attempts
 from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.reading import ReadingOptions
 from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.connectors.stages import routing
 from cluster_serving.job.operators import READING
@@ -33,7 +34,8 @@ def opened(redis_server, db, job):
 
     def open_source(process_mode, index=0, **options):
         options = RedisOptions(redis_server.url, job, generation=1, version="1", **options)
-        sources.append(source.RedisStreamsSource(options, 4, SlotKeys((0, 1), 1), True, process_mode, stages=READING))
+        reading = ReadingOptions(options, 4, greedy=True, process_mode=process_mode, stages=READING)
+        sources.append(source.RedisStreamsSource(reading, SlotKeys((0, 1), 1)))
         sources[-1].open(Context(index))
         return sources[-1]
 

@@ -16,7 +16,7 @@ from cluster_serving.job.models import TensorSpec
 from cluster_serving.job.options import ImageOptions
 from cluster_serving.job.preprocessing import Preprocessor as OfKernel
 from cluster_serving.job.ways import CONVERSION, KINDS
-from cluster_serving.protocol.encryption import encrypt
+from cluster_serving.protocol.encryption.images import encrypt
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import Image, SparseTensor
 from cluster_serving.protocol.record_key import RecordKey

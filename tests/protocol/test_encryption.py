@@ -8,7 +8,7 @@ import os
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cluster_serving.protocol.encryption import decrypt, encrypt, prepare
+from cluster_serving.protocol.encryption.images import decrypt, encrypt, prepare
 from cluster_serving.protocol.errors import EngineMissing, InvalidInput
 from cluster_serving.protocol.inputs import Image
 from cluster_serving.protocol.record_key import RecordKey, published_key

@@ -19,10 +19,11 @@ from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError, unexpected
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
-from cluster_serving.frontend.server import failures, sockets, tls, traces, unread
+from cluster_serving.frontend.server import failures, sockets, tls, traces
 from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.admission.admission import Admission
 from cluster_serving.frontend.server.admission.body_memory import Share
+from cluster_serving.frontend.server.grpc import ports, unread
 from cluster_serving.frontend.server.grpc.call import GrpcCall
 from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
@@ -142,10 +143,10 @@ class GrpcServer:
         )
         self._server.add_generic_rpc_handlers(tuple(map(self._handler, self._services)))
         # A second front end of this machine finds the port taken that nobody has chosen.
-        ports = [options.grpc_port] if options.has_own_grpc_port else [earlier or options.grpc_port, 0]
-        for wanted in ports:
+        candidates = [options.grpc_port] if options.has_own_grpc_port else [earlier or options.grpc_port, 0]
+        for wanted in candidates:
             # gRPC would write lines of its own about a port that is taken.
-            if not sockets.can_listen(options.interface, wanted, beside):
+            if not ports.can_listen(options.interface, wanted, beside):
                 continue
             with suppress(RuntimeError):
                 port = self._add_port(f"{options.url_host}:{wanted}")
@@ -157,7 +158,7 @@ class GrpcServer:
         if beside:
             for sock in sockets.of_port(port):
                 with sock:
-                    sockets.take_connections(sock)
+                    ports.take_connections(sock)
         self.port = port
         self._unread = asyncio.create_task(unread.hang_up_on_port(port, options.write_timeout, self._pending))
         self.url = f"{'grpc' if self._credentials is None else 'grpcs'}://{options.url_host}:{port}"
@@ -170,7 +171,7 @@ class GrpcServer:
     @property
     def has_connections(self) -> bool:
         """True if a client is connected."""
-        return sockets.count_connections(self.port) > 0
+        return ports.count_connections(self.port) > 0
 
     def begin_stop(self, timeout: float) -> None:
         """Take no more calls; those in progress are cancelled after a number of seconds.

@@ -1,6 +1,7 @@
 """An HTTP request apart from its content."""
 
 import asyncio
+import math
 import re
 import sys
 from collections.abc import Awaitable, Mapping
@@ -18,6 +19,7 @@ from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 T = TypeVar("T")
 
 _NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?", re.ASCII)
+_LEAST_TIMEOUT = 1e-6
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -52,19 +54,30 @@ class HttpCall:
 
     @property
     def timeout(self) -> float | None:
-        """Seconds of the header X-Timeout-Ms, a microsecond at least; no number above 0 raises `InvalidInput`."""
-        if (asked := self.header(b"x-timeout-ms")) is None:
+        """Seconds that the header X-Timeout-Ms allows, at least a microsecond; None without the header.
+
+        Raises:
+            InvalidInput: If the header is not a number above 0.
+        """
+        asked = self.header(b"x-timeout-ms")
+        if asked is None:
             return None
-        # Python reads more than a number of a header, such as 1_000.
+        # Python would also read forms such as 1_000, which are no numbers in a header.
         milliseconds = float(asked) if _NUMBER.fullmatch(asked) else 0.0
-        if not 0 < milliseconds < float("inf"):
+        if not 0 < milliseconds < math.inf:
             raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-        return max(milliseconds / 1000, 1e-6)
+        return max(milliseconds / 1000, _LEAST_TIMEOUT)
 
     @property
     def priority(self) -> str:
-        """Priority in the queue of the job, by the header X-Priority; an unknown one raises `InvalidInput`."""
-        priority = NORMAL if (asked := self.header(b"x-priority")) is None else asked
+        """Priority in the queue of the job, from the header X-Priority; `NORMAL` without the header.
+
+        Raises:
+            InvalidInput: If the header names another priority than those of `PRIORITIES`.
+        """
+        priority = self.header(b"x-priority")
+        if priority is None:
+            return NORMAL
         if priority not in PRIORITIES:
             raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
         return priority

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import CallWatch, Model, StartedRecord, TensorSpec
+from cluster_serving.job.models.base import TRIAL_ERRORS, CallWatch, Model, StartedRecord, TensorSpec
 from cluster_serving.job.models.batched.axes import InputReading, Reading, Whole, is_graph, readings, take
 from cluster_serving.job.models.batched.comparison import alike
 from cluster_serving.job.models.batched.kept import KeptProof
@@ -183,7 +183,7 @@ class BatchedModel(Wrapper):
         self._kept = None
         try:
             return super().warm_up(batch)
-        except (InferenceFailed, InvalidInput):
+        except TRIAL_ERRORS:
             return None
         finally:
             self.untried = ""

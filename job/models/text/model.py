@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cluster_serving.job.batch import gather
-from cluster_serving.job.models.base import Model, TensorSpec
+from cluster_serving.job.models.base import TRIAL_ERRORS, Model, TensorSpec
 from cluster_serving.job.models.batched.model import BatchedModel
 from cluster_serving.job.models.padded import PaddedModel
 from cluster_serving.job.models.text import tokenizer as tokenizer_file
@@ -17,7 +17,7 @@ from cluster_serving.job.models.text.pooling import EmbeddingModel
 from cluster_serving.job.models.token_counter import TokenCounter
 from cluster_serving.job.models.wrapper import Wrapper
 from cluster_serving.job.options import ModelOptions
-from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
+from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.inputs import Array
 
 INPUT = "text"
@@ -159,7 +159,7 @@ def _try_tokens(model: Model, tokenizer: Any, file: Path) -> None:
     values = {_IDS: highest, _MASK: 1, _TYPES: 0}
     try:
         model.predict([np.full((1, count), values[spec.name], spec.numpy_dtype) for spec in model.inputs])
-    except (InferenceFailed, InvalidInput) as error:
+    except TRIAL_ERRORS as error:
         raise ModelError(
             f"{file} does not fit the model, which fails on {count} tokens of id {highest}, the highest one: {error}; "
             "set maxTokens if the model takes fewer tokens"

@@ -13,14 +13,14 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import torch
 
-from cluster_serving.job.models.base import Model, TensorSpec, cause
+from cluster_serving.job.models.base import TRIAL_ERRORS, Model, TensorSpec, cause
 from cluster_serving.job.models.batched.axes import readings
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_names
 from cluster_serving.job.models.operators import Package, load_with
 from cluster_serving.job.models.ports import batch_shape, choose, writable
 from cluster_serving.job.options import CPU, ModelOptions
-from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
+from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class TorchModel(Model):
             ]
             try:
                 self.predict(reading.join([record]))
-            except InferenceFailed as error:
+            except TRIAL_ERRORS as error:
                 failures.append(error)
             else:
                 self.inputs = self._sized(sizes)

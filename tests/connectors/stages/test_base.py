@@ -8,6 +8,7 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.sink import RedisHashSink
 from cluster_serving.connectors.slot.answer import Answer, AnsweredBatch
 from cluster_serving.connectors.slot.groups import create_groups
+from cluster_serving.connectors.slot.reading import ReadingOptions
 from cluster_serving.connectors.slot.stage import AnswerStage, Stage
 from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.job.operators import READING
@@ -62,7 +63,8 @@ def test_a_stage_sees_new_requests_and_those_that_a_crash_has_interrupted(db, jo
     crashed = StreamReader(db, job, JobKeys(job).consumer(1, 0), 60_000)
     assert len(crashed.read(10, None)) == 1
     crashed.close()
-    slot = source.RedisStreamsSource(options, 4, SlotKeys((0,), 1), True, False, stages=(*READING, Upper))
+    reading = ReadingOptions(options, 4, greedy=True, stages=(*READING, Upper))
+    slot = source.RedisStreamsSource(reading, SlotKeys((0,), 1))
     slot.open(Context())
     found = {}
 

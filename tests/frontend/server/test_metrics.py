@@ -26,6 +26,6 @@ def test_the_durations_of_a_process_that_has_ended_are_counted_but_not_the_lates
 
 
 def test_the_steps_through_redis_begin_at_0():
-    text = metrics.as_text(metrics.Metrics().part(0, 0), {}, []).decode()
+    text = metrics.as_text(metrics.Metrics().part(0, 0), {}).decode()
     for step in ("put", "get", "wait"):
         assert f'cluster_serving_http_redis_seconds_count{{step="{step}"}} 0.0' in text

@@ -104,6 +104,17 @@ def test_inputs_whose_sizes_have_to_be_equal_are_found():
     assert [array.shape for array in scale] == [(7,), (1,)]
 
 
+def test_a_model_that_refuses_made_up_sizes_is_asked_for_others():
+    def function(x, mask):
+        if x.shape != mask.shape:
+            raise InvalidInput("x and mask differ in size")
+        return [x * mask]
+
+    inner = Python(function, x=[None], mask=[None])
+    (masked,) = PaddedModel(inner, {"x": 0, "mask": 0}).predict([gather([vector(3), vector(5)])] * 2)
+    assert [array.tolist() for array in masked] == [[1, 4, 9], [1, 4, 9, 16, 25]]
+
+
 def test_records_that_differ_in_other_sizes_are_computed_apart():
     inner = Python(lambda x: [x], x=[None, None])
     inner.inputs.append(TensorSpec("z", "float32", (None, None)))

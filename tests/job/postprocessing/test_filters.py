@@ -117,7 +117,7 @@ def test_a_distribution_adds_a_filter(tmp_path):
     code = (
         "import numpy as np\n"
         "from cluster_serving.job.postprocessing.filters import make_encoder\n"
-        "from cluster_serving.settings.values import _filter\n"
+        "from cluster_serving.launcher.config.values import _filter\n"
         "text = _filter('times(3) | topN(1)')\n"
         "print(make_encoder(text)(False, ['y'], [np.array([1, 2])])['topN'])"
     )

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from cluster_serving.connectors.stages import tensorboard
-from cluster_serving.connectors.stages.payload_log import stage as payload_log
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.job_options import job_options, sized_for
@@ -22,16 +20,6 @@ _REDIS = (
 )
 
 
-@pytest.fixture
-def read(tmp_path):
-    def read(text, warn=lambda _: None):
-        path = tmp_path / "config.yaml"
-        path.write_text(text)
-        return config_file.read(path, warn)
-
-    return read
-
-
 def test_the_file_in_the_repository_is_the_generated_one():
     assert (ROOT / "config.yaml").read_text("utf8") == config_file.template()
 
@@ -39,20 +27,19 @@ def test_the_file_in_the_repository_is_the_generated_one():
 def test_the_generated_file_has_every_key_and_sets_only_the_model(read, tmp_path):
     text = config_file.template()
     assert read(text) == with_all_keys().model_validate({"modelPath": str(tmp_path / "model")})
+    fields = with_all_keys().model_fields.values()
     active = [line for line in text.splitlines() if line and not line.strip().startswith("#")]
-    assert active == ["modelPath: model", "autoscale:", "flink:", "payloadLog:"]
-    for field in with_all_keys().model_fields.values():
+    sections = dict.fromkeys(field.alias.partition(".")[0] for field in fields if "." in field.alias)
+    assert active[0] == "modelPath: model" and set(active[1:]) == {f"{section}:" for section in sections}
+    for field in fields:
         section, _, key = field.alias.rpartition(".")
         assert f"\n{'  ' * bool(section)}{'# ' * (key != 'modelPath')}{key}:" in text
 
 
 def test_the_defaults_in_the_generated_file_are_those_that_apply(read):
     settings = [re.sub("^( *)# (?=[a-zA-Z]+:)", r"\1", line) for line in config_file.template().splitlines()]
-    keys = {field.alias.rpartition(".")[2] for field in with_all_keys().model_fields.values()} | {
-        "flink",
-        "autoscale",
-        "payloadLog",
-    }
+    aliases = [field.alias for field in with_all_keys().model_fields.values()]
+    keys = {part for alias in aliases for part in alias.split(".")}
     uncommented = "\n".join(line for line in settings if line.strip().partition(":")[0] in keys)
     assert "\n  ship: " in uncommented
     assert read(uncommented) == read("modelPath: model")
@@ -82,22 +69,6 @@ def test_the_keys_of_a_section_are_named_with_their_line(read):
 def test_slots_follow_the_load_between_possible_limits(read, keys, problem):
     with pytest.raises(SettingsError, match=problem):
         read(f"modelPath: m\n{keys}")
-
-
-def test_the_payload_log_has_a_share_a_place_and_columns_to_leave_out(read, tmp_path):
-    config = read("modelPath: m\npayloadLog: {sample: 0.01, to: s3://bucket/log, without: [uri, input.x]}")
-    options = dict(job_options(config, "s").redis.stages)
-    assert (options["payload_log_sample"], options["payload_log_to"]) == (0.01, "s3://bucket/log")
-    assert options["payload_log_without"] == ("uri", "input.x")
-    usual = dict(job_options(read("modelPath: m\npayloadLog: {sample: 1, without: uri}"), "s").redis.stages)
-    assert (usual["payload_log_sample"], usual["payload_log_to"]) == (1, str(tmp_path / "payload-log"))
-    with pytest.raises(SettingsError, match=r"payloadLog.sample is 2 \(a number\); expected a number from 0 to 1"):
-        read("modelPath: m\npayloadLog: {sample: 2}")
-
-
-def test_the_folder_for_tensorboard_is_beside_the_file_or_where_it_says(read, tmp_path):
-    found = [job_options(read(f"modelPath: m\ntensorboard: {value}"), "s").redis for value in ("true", "false", "/t")]
-    assert [dict(each.stages)["tensorboard"] for each in found] == [str(tmp_path / "tensorboard"), "", "/t"]
 
 
 def test_flink_elsewhere_gets_everything_by_default(read):
@@ -399,8 +370,6 @@ def test_the_job_gets_all_it_needs(read):
 
 def test_each_option_has_the_value_and_the_default_of_its_key(read):
     options = job_options(read("modelPath: /m"), "start-1")
-    for stage in (payload_log.Keys, tensorboard.Keys):
-        assert options.redis.of_stage(stage) == stage()
     assert replace(options, redis=replace(options.redis, stages=())) == JobOptions(
         "start-1",
         ModelOptions("/m"),

@@ -31,7 +31,8 @@ from cluster_serving.client import (
     SparseTensor,
 )
 from cluster_serving.client.encryption import RecordKey, encrypt
-from cluster_serving.protocol import encryption, tensors
+from cluster_serving.protocol import tensors
+from cluster_serving.protocol.encryption.images import decrypt
 from cluster_serving.protocol.keys import MAX_QUEUE_LENGTH, JobKeys
 from cluster_serving.protocol.original import arrow, json
 
@@ -73,7 +74,7 @@ def check_encodings():
     assert np.array_equal(sent["x"], inputs["x"])
     assert json.decode_request(b'{"instances": [{"x": [1, 2]}]}')["x"].tolist() == [1, 2]
     key = RecordKey("a secret", "and salt")
-    assert encryption.decrypt(encrypt(b"image", key), key) == Image(b"image")
+    assert decrypt(encrypt(b"image", key), key) == Image(b"image")
 
 
 def check_queues(url, job):
