@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from cluster_serving.job.remote.url import ARCHIVES, ModelUrl, is_url
+from cluster_serving.job.remote.url import ModelUrl, is_archive, is_url
 from cluster_serving.settings.values import Names
 
 LATEST = "latest"
@@ -18,9 +18,8 @@ _JOB_NAME = re.compile(r"(?=.{1,200}$)(\{[A-Za-z0-9_.-]+\})?[A-Za-z0-9_.-]*")
 def _model_path(value: Any) -> Any:
     if not isinstance(value, str) or not is_url(value):
         return value
-    address, mark, _ = value.partition("#")
     # A folder of this machine is served where it is.
-    if value.startswith(_FILE) and not mark and not address.lower().endswith(ARCHIVES):
+    if value.startswith(_FILE) and "#" not in value and not is_archive(value):
         return value.removeprefix(_FILE)
     # Checked here, so that a mistake is told with its line.
     ModelUrl.parse(value)
