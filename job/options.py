@@ -6,6 +6,7 @@ A field has the name of its key in `config.yaml`; see `launcher.config.job_optio
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Literal
@@ -16,7 +17,6 @@ from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.record_key import RecordKey
 
 __all__ = ["BatchOptions", "HostedOptions", "ImageOptions", "JobOptions", "ModelOptions", "RedisOptions"]
-
 
 NO_HANDLER = "none"
 """Value of `ModelOptions.handler`: a `handler.py` in the model folder is not used."""
@@ -136,9 +136,9 @@ class ModelOptions:
     configured: str = ""
 
     def as_configured(self, message: str) -> str:
-        """Return a message that names the model as the configuration does, since users know nothing of a copy."""
-        is_copy = self.configured and self.path.startswith("/")
-        return message.replace(self.path, self.configured) if is_copy else message
+        """Return a message that names the configured model, not a copy, which lies anywhere if `path` is relative."""
+        copy = rf"(/[^\s:]*)?{re.escape(self.path)}"
+        return re.sub(copy, lambda _: self.configured, message) if self.configured else message
 
 
 MOST_ROWS = 32

@@ -172,8 +172,9 @@ def check(options: ModelOptions) -> ModelFiles:
         several = sorted(name for name in names if name.endswith("/") and holds_model(folder / name))
         if several:
             raise ModelError(
-                f"{place} is an archive of several models ({', '.join(several[:_MAX_LISTED])}), and one of an archive "
-                "is served: unpack it into a folder here or in a store such as s3://, and name that in modelPath"
+                f"{place} is an archive of several models ({', '.join(several[:_MAX_LISTED])}), and the command that "
+                "started the job could not look into it: name one of them in modelPath, such as "
+                f"{place}!/{several[0].rstrip('/')}, or unpack all into a folder here or in a store such as s3://"
             ) from None
         raise ModelError(str(error).replace(str(folder), place)) from None
     check_engine(files.format, options.path)

@@ -1,4 +1,4 @@
-"""The picture of several models in a store: a folder of this machine with the names of their files.
+"""The picture of several models in a store, or in an archive there: a folder with the names of their files.
 
 Models are found in the picture, without fetching them, as they are in a folder of models. The files are empty, but for
 the configuration of each model. Their times stand for their content in the store.
@@ -6,12 +6,12 @@ the configuration of each model. Their times stand for their content in the stor
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
 from cluster_serving.job.models.detect import holds_model
 from cluster_serving.job.models.versions import version_folders
-from cluster_serving.job.remote.store import RemoteFile, Store
+from cluster_serving.job.remote.store import RemoteFile
 from cluster_serving.protocol.errors import ModelError
 
 _CONFIGURATION = "config.yaml"
@@ -19,8 +19,8 @@ _DEPTH = 2
 """Names in the path of the configuration of a model."""
 
 
-def write(store: Store, files: Mapping[str, RemoteFile], folder: Path) -> bool:
-    """Write the picture of the files in a store, by path relative to the folder of all models.
+def write(files: Mapping[str, RemoteFile], copy: Callable[[RemoteFile, Path], object], folder: Path) -> bool:
+    """Write the picture of files, by path relative to the folder of all models; `copy` copies one to a new file here.
 
     Return False if it is none of several models: there is no subfolder with a model, or there are versions of one.
 
@@ -32,7 +32,7 @@ def write(store: Store, files: Mapping[str, RemoteFile], folder: Path) -> bool:
         target.parent.mkdir(parents=True, exist_ok=True)
         parts = PurePosixPath(name).parts
         if len(parts) == _DEPTH and parts[-1] == _CONFIGURATION:
-            store.download(file, target)
+            copy(file, target)
         else:
             target.touch()
         digest = hashlib.sha256(f"{file.size}\0{file.version}".encode()).digest()

@@ -50,7 +50,13 @@ def fetch(text: str, timeout: float = TIMEOUT_S) -> Path:
     cache = Cache.open()
     with cache.locked(url.key):
         version = _persist(url, cache, timeout)
-    return archive.root(version) if url.archive else version
+    if not url.archive:
+        return version
+    # With a single model left, its folder is the only one: it counts as the top.
+    places = [top / url.inside for top in (archive.root(version), version)]
+    if found := next(filter(Path.is_dir, places), None):
+        return found
+    raise ModelError(f"the archive of {url} has no folder {url.inside}; name one that it has behind !/ in modelPath")
 
 
 def content_of(url: ModelUrl, files: Mapping[str, RemoteFile]) -> str:

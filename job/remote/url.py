@@ -12,6 +12,7 @@ SCHEMES = ("s3", "s3a", "gs", "hdfs", "webhdfs", "https", "http", "file")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 """Endings of addresses that name an archive; others name a folder."""
 
+_IN_ARCHIVE = re.compile(rf"(.+({'|'.join(map(re.escape, ARCHIVES))}))!/(.*)", re.IGNORECASE)
 _WEB = ("https", "http")
 _USER = re.compile(r"//[^/\s]*@")
 _QUERY = re.compile(r"\?[^\s'\")]*")
@@ -23,6 +24,11 @@ def is_url(path: str) -> bool:
     return "://" in path
 
 
+def is_archive(path: str) -> bool:
+    """Return True if a path or an address names an archive, or a folder in one."""
+    return path.lower().endswith(ARCHIVES) or bool(_IN_ARCHIVE.fullmatch(path))
+
+
 def absolute(path: str) -> str:
     """Return an address as it is, and a local path, or a pattern of such, from the root."""
     return path if is_url(path) else str(Path(path).absolute())
@@ -32,17 +38,21 @@ def absolute(path: str) -> str:
 class ModelUrl:
     """A checked address of a model.
 
+    A model in a folder of an archive has the address of the archive, `!/` and the folder, as in Java.
+
     Attributes:
-        text: The address as it was given, without `#sha256=...`. It may hold a password; `str()` does not.
+        text: The address of the folder or archive, without `#sha256=...`. It may hold a password; `str()` does not.
         scheme: One of `SCHEMES`, in lower case.
         archive: The one of `ARCHIVES` that the address ends with, or empty for a folder.
         sha256: SHA-256 of the archive in hexadecimal digits, or empty if the address does not tell it.
+        inside: Path of the folder in the archive; empty for its top.
     """
 
     text: str
     scheme: str
     archive: str
     sha256: str = ""
+    inside: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "ModelUrl":
@@ -52,6 +62,10 @@ class ModelUrl:
             ValueError: If no model can be fetched from there. The message does not quote the address.
         """
         address, mark, fragment = text.strip().partition("#")
+        place, question, query = address.partition("?")
+        inside = ""
+        if found := _IN_ARCHIVE.fullmatch(place):
+            address, inside = f"{found[1]}{question}{query}", found[3].strip("/")
         parts = urlsplit(address)
         scheme = parts.scheme.lower()
         if scheme not in SCHEMES:
@@ -76,9 +90,24 @@ class ModelUrl:
             raise ValueError("file:// names a path of this machine, with three slashes")
         elif scheme in ("s3", "s3a", "gs", "webhdfs") and not host:
             raise ValueError("there is no bucket or host")
+        if ".." in inside.split("/"):
+            raise ValueError("a folder in an archive has no ..")
         if not parts.path.strip("/") and scheme not in ("s3", "s3a", "gs"):
             raise ValueError("there is no path")
-        return cls(address, scheme, archive, sha256[1].lower() if sha256 else "")
+        return cls(address, scheme, archive, sha256[1].lower() if sha256 else "", inside)
+
+    def below(self, place: str) -> str:
+        """Return the address of a folder in this one, or in this archive."""
+        if not self.archive:
+            return f"{self.text.rstrip('/')}/{place}"
+        path, question, query = self.text.partition("?")
+        inside = "/".join(filter(None, (self.inside, place)))
+        return f"{path}!/{inside}{question}{query}{self.sha256 and f'#sha256={self.sha256}'}"
+
+    def path_to(self, other: "ModelUrl") -> str:
+        """Return the path of a folder in this one, or in this archive, from here; empty if it is elsewhere."""
+        own, there = (f"{url.text.rstrip('/')}{url.archive and '!/'}{url.inside}".rstrip("/") for url in (self, other))
+        return there.removeprefix(own + "/") if there.startswith(own + "/") else ""
 
     @property
     def key(self) -> str:
@@ -101,4 +130,4 @@ class ModelUrl:
         if self.scheme in _WEB:
             user, at, rest = rest.rpartition("@")
             rest = f"***@{rest}" if user and at else rest
-        return f"{scheme}{separator}{rest}{'?***' if mark else ''}"
+        return f"{scheme}{separator}{rest}{self.inside and f'!/{self.inside}'}{'?***' if mark else ''}"

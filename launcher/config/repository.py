@@ -198,7 +198,7 @@ def _at_address(job: ModelOptions, model: ModelOptions, picture: Path) -> ModelO
     """
     place = Path(model.path).relative_to(picture)
     handler = job.handler if (picture / place / _HANDLER_FILE).exists() else ""
-    return replace(model, path=f"{job.path.rstrip('/')}/{place}", handler=handler)
+    return replace(model, path=ModelUrl.parse(job.path).below(place.as_posix()), handler=handler)
 
 
 def _with_own_keys(config: Config, folder: Path) -> Config:

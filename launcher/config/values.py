@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from cluster_serving.job.remote.url import ARCHIVES, ModelUrl, is_url
+from cluster_serving.job.remote.url import ModelUrl, is_archive, is_url
 from cluster_serving.protocol.record_key import RecordKey, published_key
 from cluster_serving.protocol.values import filters
 from cluster_serving.settings.values import Names, to_tuple
@@ -23,9 +23,8 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 def _model_path(value: Any) -> Any:
     if not isinstance(value, str) or not is_url(value):
         return value
-    address, mark, _ = value.partition("#")
     # A folder of this machine is served where it is.
-    if value.startswith(_FILE) and not mark and not address.lower().endswith(ARCHIVES):
+    if value.startswith(_FILE) and "#" not in value and not is_archive(value):
         return value.removeprefix(_FILE)
     # Checked here, so that a mistake is told with its line.
     ModelUrl.parse(value)

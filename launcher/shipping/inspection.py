@@ -83,9 +83,9 @@ atexit.register(look_again)
 
 def picture_of(path: str) -> Path:
     """Return the folder that stands for a model: itself, or of one at an address its part of the picture."""
-    for address, picture in _pictures.items():
-        if path.startswith(address + "/"):
-            return Path(picture.name, path.removeprefix(address + "/"))
+    for address, picture in _pictures.items() if is_url(path) else ():
+        if place := ModelUrl.parse(address).path_to(ModelUrl.parse(path)):
+            return Path(picture.name, place)
     return Path(path)
 
 
@@ -100,7 +100,7 @@ def size_of(model: ModelOptions) -> int | None:
 def _looked(address: str, handler: str) -> tuple[dict[str, Any], str]:
     url = ModelUrl.parse(address)
     folder = tempfile.TemporaryDirectory(prefix="cluster-serving-picture-")
-    _pictures[address.rstrip("/")] = folder
+    _pictures[address] = folder
     try:
         ran = subprocess.run(  # noqa: S603 - our own module, no shell
             python_command("cluster_serving.job.programs.inspection"),

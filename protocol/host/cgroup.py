@@ -26,6 +26,26 @@ def memory_limit() -> float:
     return min([float(text) for text in limits if text.isdecimal()], default=math.inf)
 
 
+def memory_available() -> float:
+    """Return the bytes of memory that the limits leave to this process; infinite if nothing limits them.
+
+    Files that were read and are not in use, which the system gives up first, count as free.
+    """
+    left = [
+        *_left("", "memory.max", "memory.current", "inactive_file"),
+        *_left("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ]
+    return max(0, min(left, default=math.inf))
+
+
+def _left(controller: str, limit: str, usage: str, idle: str) -> Iterator[int]:
+    """Yield what is left of each limit of memory; `idle` is the line of `memory.stat` with what is given up first."""
+    texts = (_values(controller, name) for name in (limit, usage, "memory.stat"))
+    for most, used, stat in zip(*texts):
+        if most.isdecimal():
+            yield int(most) - int(used) + int(dict(line.split() for line in stat.splitlines()).get(idle, 0))
+
+
 def _quota(pair: tuple[str, ...] | list[str]) -> float:
     """Return the processors that a quota and its period in microseconds allow; "max" and -1 are no limit."""
     quota, period = pair

@@ -21,7 +21,7 @@ def resident() -> int:
 
 def available_memory() -> int:
     """Return the bytes of memory that are free, or could be freed."""
-    return min(_meminfo("MemAvailable"), total_memory())
+    return int(min(_meminfo("MemAvailable"), cgroup.memory_available()))
 
 
 def total_memory() -> int:

@@ -1,5 +1,6 @@
 """A job on Kubernetes, deployed from this machine by Flink's native mode."""
 
+import numpy as np
 import pytest
 
 from tests.support.fixtures.asking import Asking
@@ -86,6 +87,43 @@ def test_a_small_model_needs_no_volume_and_only_the_jobmanager_sees_the_password
     assert "options.json" in files("jobmanager")
     assert files("taskmanager") == ["entry.sh"]
     assert pods.redis.password not in pods.kubectl("get", "pods,deployments,configmaps", "-o", "yaml")
+
+
+def test_a_folder_of_models_travels_with_its_job(pods, tmp_path):
+    shop = tmp_path / "shop"
+
+    def put(name, factor):
+        (shop / name).mkdir(parents=True, exist_ok=True)
+        code = "class Handler:\n    inputs = outputs = {'x': 'float32'}\n    def predict(self, batch):\n"
+        (shop / name / "handler.py").write_text(f"{code}        return {{'x': batch['x'] * {factor}}}\n")
+
+    def ask(name):
+        with pods.queue(name) as queue:
+            return float(queue.predict({"x": np.float32(1)}, timeout=SLOW))
+
+    put("double", 2)
+    model_zoo.save_openvino_digits(shop / "net")
+    (shop / "broken").mkdir()
+    (shop / "broken" / "net.xml").write_text("<net/>")
+    (shop / "broken" / "net.bin").touch()
+    pods.configure(shop, flink={"volume": "volume", "ship": "model"})
+    started = pods.run("cluster-serving-start")
+    assert started.returncode == 0, started.stdout + started.stderr
+    assert "2 of 3: double, net" in started.stdout
+    told = f"the model broken is not served: OpenVINO cannot load {shop}/broken/net.xml"
+    assert told in " ".join(started.stderr.split())
+    assert ask("double") == 2
+    with pods.queue("net") as queue:
+        x, _ = model_zoo.digits_data()
+        assert queue.predict({"x": x[0]}, timeout=SLOW) == pytest.approx(model_zoo.digits_mlp(x[:1])[0], abs=1e-4)
+
+    put("double", 20)
+    put("triple", 3)
+    refused = pods.run("cluster-serving-cli", "update", "double")
+    assert refused.returncode != 0 and "cluster-serving-restart brings them" in " ".join(refused.stderr.split())
+    again = pods.run("cluster-serving-restart")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert [ask("double"), ask("triple")] == [20, 3]
 
 
 @pytest.mark.parametrize(

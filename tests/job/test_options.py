@@ -114,3 +114,17 @@ def test_a_missing_unknown_or_wrong_field_is_named_and_no_secret_is(change, name
         JobOptions.from_json(json.dumps(raw))
     assert "pass" not in str(error.value)
     assert "secret text" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/home/copies/shop@1/a", "/home/copies/shop@1/a/net.onnx is damaged: no /home/copies/shop@1/a/x"),
+        ("model-1f/a", "/flink/python-archives/model-1f/a/net.onnx is damaged: no /other/model-1f/a/x"),
+        ("model-1f.tar/a", "model-1f.tar/a/net.onnx is damaged: no /yarn/container_1/model-1f.tar/a/x"),
+    ],
+)
+def test_messages_name_a_model_as_it_is_configured_wherever_its_copy_is(path, told):
+    model = ModelOptions(path, configured=r"/srv/\models/a")
+    assert model.as_configured(told) == r"/srv/\models/a/net.onnx is damaged: no /srv/\models/a/x"
+    assert ModelOptions(path).as_configured(told) == told

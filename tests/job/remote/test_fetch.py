@@ -215,12 +215,21 @@ def test_a_model_without_space_names_the_cache(server, model, monkeypatch):
         fetch(f"{server.url}/model.zip")
 
 
-def test_an_archive_of_several_models_is_refused_with_what_to_do(server, site, pack):
-    pack(
-        site / "models.zip",
-        {"models/iris/model.json": b"{}", "models/net/1/model.onnx": b"", "models/b/model.onnx": b""},
-    )
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz"])
+def test_a_folder_of_an_archive(server, site, pack, versions, ending):
+    files = {"models/iris/model.json": b"{}", "models/net/1/model.onnx": b"", "models/b/model.onnx": b""}
+    pack(site / f"models{ending}", files)
+    address = f"{server.url}/models{ending}"
+    assert content_of(fetch(f"{address}!/iris")) == {"model.json": b"{}"}
+    assert content_of(fetch(f"{address}!/net/1")) == {"model.onnx": b""}
+    with pytest.raises(ModelError, match=rf"the archive of {address}!/other has no folder other; name one"):
+        fetch(f"{address}!/other")
+    # Where the command could not look into it, the slots name one.
     with pytest.raises(
-        ModelError, match=r"/models.zip is an archive of several models \(b/, iris/\), .*: unpack it into"
+        ModelError, match=rf"{address} is an archive of several models \(b/, iris/\), .* such as {address}!/b,"
     ):
-        check(ModelOptions(f"{server.url}/models.zip"))
+        check(ModelOptions(address))
+    # The one that is left is where it was.
+    pack(site / f"models{ending}", {"iris/model.json": b"[]"})
+    assert content_of(fetch(f"{address}!/iris")) == content_of(fetch(address)) == {"model.json": b"[]"}
+    assert server.fetched == [f"/models{ending}"] * 2

@@ -29,6 +29,33 @@ def test_addresses_of_folders_and_archives(text, archive):
 
 
 @pytest.mark.parametrize(
+    ("text", "archive", "below"),
+    [
+        ("s3://bucket/models.zip", "s3://bucket/models.zip", "s3://bucket/models.zip!/a/1"),
+        ("s3://bucket/models.zip!/shop/", "s3://bucket/models.zip", "s3://bucket/models.zip!/shop/a/1"),
+        (
+            "s3://bucket/models.zip!/x.zip!/shop",
+            "s3://bucket/models.zip!/x.zip",
+            "s3://bucket/models.zip!/x.zip!/shop/a/1",
+        ),
+        ("s3://bucket/models!/shop/", "s3://bucket/models!/shop/", "s3://bucket/models!/shop/a/1"),
+        ("https://h/m.tgz?key=!/1", "https://h/m.tgz?key=!/1", "https://h/m.tgz!/a/1?key=!/1"),
+        (
+            f"https://h/m.tgz!/x?k=1#sha256={SHA256}",
+            "https://h/m.tgz?k=1",
+            f"https://h/m.tgz!/x/a/1?k=1#sha256={SHA256}",
+        ),
+    ],
+)
+def test_addresses_of_folders_in_archives(text, archive, below):
+    url = ModelUrl.parse(text)
+    assert (url.text, url.below("a/1")) == (archive, below)
+    other = ModelUrl.parse(below)
+    assert (url.path_to(other), other.path_to(url), url.path_to(url)) == ("a/1", "", "")
+    assert other.key == url.key or not url.archive
+
+
+@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("ftp://host/model.zip", "not one of s3, s3a, gs, hdfs, webhdfs, https, http, file"),
@@ -43,6 +70,7 @@ def test_addresses_of_folders_and_archives(text, archive):
         ("s3://bucket/model?versionId=1", "question mark"),
         ("file://model.zip", "three slashes"),
         ("hdfs://namenode/", "no path"),
+        ("s3://bucket/model.zip!/a/../b", "no .."),
     ],
 )
 def test_an_address_that_no_model_can_be_fetched_from(text, problem):
@@ -55,6 +83,7 @@ def test_an_address_that_no_model_can_be_fetched_from(text, problem):
     ("text", "shown"),
     [
         ("https://me:secret@host/model.zip?token=secret&x=1", "https://***@host/model.zip?***"),
+        ("https://me:secret@host/a.zip!/b/c?token=secret", "https://***@host/a.zip!/b/c?***"),
         ("https://me:12/secret@host/model.zip", "https://***@host/model.zip"),
         ("s3://bucket/a@b", "s3://bucket/a@b"),
     ],

@@ -1,5 +1,6 @@
 """The distributions that a job brings to a cluster."""
 
+import importlib
 import sys
 
 import pytest
@@ -10,6 +11,8 @@ from cluster_serving.launcher.shipping import distributions
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
     """Installs distributions, of name → requirements, in an environment that has no others."""
+    # Imported by `needed`, and not found any more below.
+    importlib.import_module("packaging.requirements")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
 
     def installed(**requirements):

@@ -1,7 +1,10 @@
 """What a start tells of a model in a store before anything is submitted."""
 
+from zipfile import ZipFile
+
 import pytest
 
+from cluster_serving.job.remote.cache import VARIABLE
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.shipping.inspection import Inspection, inspect, look_again
 from tests.support.fixtures.redis_server import free_port
@@ -9,8 +12,9 @@ from tests.support.fixtures.web_server import WebServer
 
 
 @pytest.fixture
-def look():
+def look(tmp_path, monkeypatch):
     """Inspects an address; returns what is known, and the warnings."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
 
     def look(address):
         warnings = []
@@ -35,8 +39,16 @@ def test_a_folder_tells_engine_and_size(look, tmp_path):
 
 
 def test_an_archive_tells_its_size(look, server, tmp_path):
+    with ZipFile(tmp_path / "model.zip", "w") as packed:
+        packed.writestr("net.onnx", b"network")
+    assert look(f"{server.url}/model.zip") == (Inspection("", "", (tmp_path / "model.zip").stat().st_size), [])
+
+
+def test_a_damaged_archive_is_told(look, server, tmp_path):
     (tmp_path / "model.zip").write_bytes(b"network")
-    assert look(f"{server.url}/model.zip") == (Inspection("", "", 7), [])
+    found, (warning,) = look(f"{server.url}/model.zip")
+    assert found == Inspection()
+    assert f"{server.url}/model.zip cannot be unpacked: BadZipFile" in warning
 
 
 def test_a_model_that_does_not_exist_is_an_error(look, server):

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from cluster_serving.protocol.host import cgroup
+from cluster_serving.protocol.host import cgroup, memory
 
 OF_HOST = 64
 
@@ -43,6 +43,26 @@ def test_the_smallest_limit_above_counts(within):
     assert cgroup.memory_limit() == 1 << 30
 
 
+def test_what_others_of_the_cgroup_use_is_not_available(within, monkeypatch):
+    within(
+        "0::/pod/container",
+        pod__memory_DOT_max=6000,
+        pod__memory_DOT_current=5000,
+        pod__memory_DOT_stat="anon 4500\ninactive_file 300",
+        pod__container__memory_DOT_max="max",
+        pod__container__memory_DOT_current=100,
+        pod__container__memory_DOT_stat="inactive_file 5",
+    )
+    assert cgroup.memory_available() == memory.available_memory() == 1300
+    within(
+        "4:memory:/docker/5f",
+        memory__memory_DOT_limit_in_bytes=2000,
+        memory__memory_DOT_usage_in_bytes=1900,
+        memory__memory_DOT_stat="cache 100\ninactive_file 7\ntotal_inactive_file 50",
+    )
+    assert cgroup.memory_available() == 150
+
+
 @pytest.mark.parametrize(("quota", "cores"), [(300000, 3), (-1, OF_HOST)])
 def test_a_quota_of_version_1_counts(within, quota, cores):
     # In a container the path is that of the host, and the mount is the container's.
@@ -52,4 +72,4 @@ def test_a_quota_of_version_1_counts(within, quota, cores):
 
 def test_without_cgroups_the_affinity_counts(within):
     assert cgroup.cores() == OF_HOST
-    assert cgroup.memory_limit() == math.inf
+    assert cgroup.memory_limit() == cgroup.memory_available() == math.inf

@@ -77,8 +77,8 @@ class Kubernetes:
     def run(self, command, *arguments):
         return run(command, *arguments, cwd=self.folder, environment=self._environment, timeout=SLOW)
 
-    def queue(self):
-        return InputQueue(url=self.redis.url, name="digits")
+    def queue(self, name="digits"):
+        return InputQueue(url=self.redis.url, name=name)
 
     def pods(self, component):
         """The names of the pods of a component that nobody has deleted, by the time of their start."""
