@@ -72,20 +72,8 @@ class Preprocessor:
             InvalidInput: If number of inputs, kind, dtype, shape or values are wrong; the message names the input.
             RequestTooLarge: If an image or a sparse tensor would take too much memory.
         """
-        named = ", ".join(map(repr, islice(record, _MAX_NAMED)))
-        if len(record) != len(self._rules):
-            count = f"{len(record)} input{'s' * (len(record) != 1)}"
-            raise InvalidInput(
-                f"{differing(record, self._specs)}the request has {count} ({named}); the model expects "
-                f"{len(self._rules)}: {', '.join(map(str, self._rules))}"
-            )
-        if self._is_misspelled(record):
-            rule = "" if self._in_columns else "; other names are taken, by position, only if none is the model's"
-            raise InvalidInput(
-                f"{differing(record, self._specs)}the request has the inputs {named}; the model expects "
-                f"{', '.join(map(str, self._rules))}{rule}"
-            )
-        names = self._order(record)
+        if (names := self._order(record)) is None:
+            raise self._refused(record)
         arrays = [rule.apply(name, record[name]) for rule, name in zip(self._rules, names, strict=True)]
         if self._already_batched and len({len(array) for array in arrays}) > 1:
             sizes = ", ".join(f"{name!r} {len(array)}" for name, array in zip(names, arrays, strict=True))
@@ -102,9 +90,8 @@ class Preprocessor:
 
         The result holds for all records of the same signature. It is None if each record needs `prepare`.
         """
-        if self._already_batched or len(record) != len(self._rules) or self._is_misspelled(record):
+        if self._already_batched or (names := self._order(record)) is None:
             return None
-        names = self._order(record)
         takes = all(rule.takes(record[name]) for rule, name in zip(self._rules, names, strict=True))
         return names if takes else None
 
@@ -113,30 +100,35 @@ class Preprocessor:
 
         Images, and inputs of an unknown rank, do not count.
         """
-        if len(record) != len(self._rules) or (self._in_columns and self._is_misspelled(record)):
+        if (names := self._order(record)) is None:
             return set()
-        pairs = zip(self._rules, map(record.__getitem__, self._order(record)), strict=True)
+        pairs = zip(self._rules, map(record.__getitem__, names), strict=True)
         return {
             len(filled(value.shape, rule.record_shape)) - rule.rank
             for rule, value in pairs
             if not isinstance(value, Image | Images) and rule.rank is not None
         }
 
-    def _is_misspelled(self, record: Mapping[str, Input]) -> bool:
-        """Return True if some names of a record are the model's, or all but for their case; and others are not."""
-        if record.keys() == self._names:
-            return False
-        if self._in_columns:
-            return not matched(record, self._specs)
-        if len(record) == 1:
-            return False
-        return not self._names.isdisjoint(record) or self._folded == {name.casefold() for name in record}
+    def _order(self, record: Mapping[str, Input]) -> list[str] | None:
+        """Return the names of a record's inputs in the order of the model's inputs; None if the names do not tell it.
 
-    def _order(self, record: Mapping[str, Input]) -> list[str]:
-        """Return the names of a record's inputs in the order of the model's inputs."""
+        Names are those of another model if some are the model's, or all but for their case, and others are not.
+        """
         if record.keys() == self._names:
             return self.names
-        if not self._in_columns:
-            return list(record)
-        names = {spec.name: name for name, spec in matched(record, self._specs).items()}
-        return [names[name] for name in self.names]
+        if self._in_columns:
+            names = {spec.name: name for name, spec in matched(record, self._specs).items()}
+            return [names[name] for name in self.names] if names else None
+        own = not self._names.isdisjoint(record) or self._folded == {name.casefold() for name in record}
+        return None if len(record) != len(self._rules) or (own and len(record) > 1) else [*record]
+
+    def _refused(self, record: Mapping[str, Input]) -> InvalidInput:
+        """Return the error for a record whose names do not tell the order of its inputs."""
+        told, named = differing(record, self._specs), ", ".join(map(repr, islice(record, _MAX_NAMED)))
+        takes = ", ".join(map(str, self._rules))
+        if len(record) != len(self._rules):
+            count = f"{len(record)} input{'s' * (len(record) != 1)}"
+            takes = f"{len(self._rules)}: {takes}"
+            return InvalidInput(f"{told}the request has {count} ({named}); the model expects {takes}")
+        rule = "" if self._in_columns else "; other names are taken, by position, only if none is the model's"
+        return InvalidInput(f"{told}the request has the inputs {named}; the model expects {takes}{rule}")

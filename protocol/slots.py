@@ -41,8 +41,9 @@ class TensorSpec:
         dtype: numpy name such as "float32"; "str" for a tensor of strings; "" if unknown.
         shape: Shape with the batch dimension; None for a dimension of any size, None as a whole if unknown.
         computed: Narrower dtype in which the engine computes an input; empty if it is `dtype`.
-        column: `yes` for a column of a table, which is found by its name alone; `codes` for one of texts that are names
-            of categories, and a whole number stands for its text. Empty for any other tensor.
+        column: `yes` for a column of a table, which is found by its name alone; `some` if a request may have others,
+            which the model does not read; `codes` for one of texts that are names of categories, and a whole number
+            stands for its text. Empty for any other tensor.
     """
 
     name: str
@@ -77,7 +78,7 @@ def column_of(spec: TensorSpec, names: Sequence[str]) -> str:
 
 
 def matched(names: Collection[str], specs: Sequence[TensorSpec]) -> dict[str, TensorSpec]:
-    """Return the input of the model for each name of a request; empty if the names do not tell the inputs.
+    """Return the input of the model for each name of a request that is one; empty if the names do not tell the inputs.
 
     Inputs are matched by name, and by position if no name is the model's. Columns of a table are never matched by
     position, but with any white space in place of their underscores, which LightGBM writes for it.
@@ -88,7 +89,8 @@ def matched(names: Collection[str], specs: Sequence[TensorSpec]) -> dict[str, Te
     if any(spec.column for spec in specs):
         written = {name: _written(name, by_name) for name in names}
         found = {name: by_name[column] for name, column in written.items() if column in by_name}
-        return found if len({*written.values()}) == len(found) == len(specs) else {}
+        told = written.values() if specs[0].column != "some" else found
+        return found if len({*told}) == len(found) == len(specs) else {}
     if len(names) != len(specs) or (len(specs) > 1 and not by_name.keys().isdisjoint(names)):
         return {}
     return dict(zip(names, specs))
@@ -105,7 +107,7 @@ def differing(names: Collection[str], specs: Sequence[TensorSpec]) -> str:
     if known.isdisjoint(written):
         return ""
     missing = [spec.name for spec in specs if spec.name not in written]
-    unknown = [name for column, name in written.items() if column not in known]
+    unknown = [name for column, name in written.items() if column not in known and specs[0].column != "some"]
     told = [f"{_listed(found)} {what}" for found, what in ((missing, "missing"), (unknown, "unknown")) if found]
     return f"{', '.join(told)}: " if told else ""
 

@@ -52,8 +52,9 @@ class TextInputs:
         self._until = time.monotonic() + _KNOWN_S if specs else 0.0
 
     def applied(self, values: Mapping[str, object]) -> Mapping[str, object]:
-        """Return the values with arrays in place of the texts that are for inputs of texts."""
+        """Return the values of the inputs, with arrays in place of the texts that are for inputs of texts."""
         by_name = matched(values, self._specs)
+        values = {name: values[name] for name in by_name} or values
         texts = {
             name: np.array(value, object)
             for name, value in values.items()

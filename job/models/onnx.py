@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
 from cluster_serving.job.models.graph.network import Graph
-from cluster_serving.job.models.graph.onnx import indices
 from cluster_serving.job.models.graph.onnx.encoders import ENCODER, UNKNOWN, Encoders
+from cluster_serving.job.models.graph.onnx.indices import Indices
 from cluster_serving.job.models.graph.onnx.known import KEYS, known
 from cluster_serving.job.models.graph.onnx.reader import read
 from cluster_serving.job.models.operators import Package, load_with
@@ -152,7 +153,11 @@ class OnnxModel(Model):
 
     def _refused(self, message: str, record: Mapping[str, Array]) -> InvalidInput | None:
         """Return the error that names a value of one record; None if the message tells of none."""
-        return self._encoders.refusal(record) if UNKNOWN in message else indices.refusal(message, record)
+        return self._encoders.refusal(record) if UNKNOWN in message else self._indices.refusal(message, record)
+
+    @cached_property
+    def _indices(self) -> Indices:
+        return Indices(self._content() or b"")
 
     def sample(self, batch: int | None) -> list[Array] | None:
         """See `Model.sample`; what is encoded is a category."""
@@ -172,14 +177,17 @@ class OnnxModel(Model):
 
     def graph(self) -> Graph | None:
         """See `Model.graph`."""
+        if (content := self._content()) is None:
+            return None
+        return read(content, {spec.name: self._read_from.get(spec.name, spec.name) for spec in self.outputs})
+
+    def _content(self) -> bytes | None:
+        """Return the file; None if it is large, or gone."""
         try:
-            if self._path.stat().st_size > _MOST_READ:
-                return None
-            content = self._path.read_bytes()
+            return None if self._path.stat().st_size > _MOST_READ else self._path.read_bytes()
         except OSError:
             # The decrypted file is gone once the model is loaded.
             return None
-        return read(content, {spec.name: self._read_from.get(spec.name, spec.name) for spec in self.outputs})
 
     def _without_maps(self, outputs: Sequence[Any]) -> list[Array]:
         named = dict(zip(self._output_names, outputs, strict=True))

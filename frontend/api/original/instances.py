@@ -118,7 +118,7 @@ def _columns(instances: Sequence[Any], specs: Sequence[TensorSpec]) -> Columns |
         named = [(name, [row[name] for row in instances]) for name in names]
     expected = matched(dict(named), specs)
     arrays: dict[str, Array | Images] = {}
-    for name, values in named:
+    for name, values in [column for column in named if column[0] in expected] or named:
         array = _column(values, expected[name]) if name in expected else None
         if array is None:
             return None
@@ -170,6 +170,7 @@ def _record(index: int, instance: Any, specs: Sequence[TensorSpec], batched: boo
     except InvalidInput as error:
         return error
     expected = matched(row, specs)
+    row = {name: row[name] for name in row if name in expected} or row
     if all(spec.dtype in _FLOATS for spec in expected.values()):
         lists = {name: [value] for name, value in row.items() if isinstance(value, list)} if batched else row
         known = bool(expected) and all(spec.dtype for spec in expected.values())

@@ -164,7 +164,7 @@ def _by_name(inputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> Mappin
             f"{differing(inputs, specs)}the request has the inputs {names}; the model expects "
             f"{', '.join(map(str, specs))}"
         )
-    return {found[name].name: array for name, array in inputs.items()}
+    return {found[name].name: array for name, array in inputs.items() if name in found}
 
 
 def _is_codecs(name: str, *others: str) -> bool:

@@ -30,6 +30,7 @@ class Features:
         dtype: Type of the numbers.
         texts: Features that are texts → a text that the model knows; with one of them there is no vector.
         samples: Features of numbers → a number that the model knows, if it does not take any number.
+        read: Features that the model reads; None for all. Requests may have the others, but for a vector.
         categories: Features of which the model computes the codes → their categories.
         takes_codes: Texts of categories may be sent as whole numbers.
 
@@ -48,14 +49,17 @@ class Features:
         categories: Mapping[str, Categories] = MappingProxyType({}),
         takes_codes: bool = False,
         samples: Mapping[str, Any] = MappingProxyType({}),
+        read: Sequence[str] | None = None,
     ) -> None:
-        self.columns = list(names) if texts or options.inputs != (VECTOR,) else []
+        read = names if read is None else read
+        column = "yes" if len(read) == len(names) else "some"
+        self.columns = list(read) if texts or options.inputs != (VECTOR,) else []
         self._names = list(names)
         self._texts = {**texts, **{name: found.values[0] for name, found in categories.items() if found.are_texts}}
         specs = {
-            name: TensorSpec(name, "str", (None,), column="codes" if takes_codes else "yes")
+            name: TensorSpec(name, "str", (None,), column="codes" if takes_codes else column)
             if name in self._texts
-            else TensorSpec(name, dtype, (None,), column="yes")
+            else TensorSpec(name, dtype, (None,), column=column)
             for name in self.columns
         }
         self.inputs = choose_inputs(options.inputs, specs or {VECTOR: TensorSpec(VECTOR, dtype, (None, count))})

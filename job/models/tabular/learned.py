@@ -12,6 +12,16 @@ TEXT = "text"
 _INNER = ("best_estimator_", "estimator_", "regressor_", "estimator", "estimators_", "calibrated_classifiers_")
 """Attributes of an estimator with others, which take the columns that it takes."""
 
+_PASSING_ON = frozenset(
+    {
+        *("GridSearchCV", "RandomizedSearchCV", "HalvingGridSearchCV", "HalvingRandomSearchCV"),
+        *("CalibratedClassifierCV", "FixedThresholdClassifier", "TunedThresholdClassifierCV"),
+        *("MultiOutputClassifier", "MultiOutputRegressor", "OneVsRestClassifier", "TransformedTargetRegressor"),
+        *("StackingClassifier", "StackingRegressor", "VotingClassifier", "VotingRegressor"),
+    }
+)
+"""Estimators that give a data frame to those inside as it is, and read nothing of it."""
+
 
 def learned(model: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     """Return the values that encoders, imputers and vectorizers have learned, by the name of the column.
@@ -24,6 +34,24 @@ def learned(model: Any, names: Sequence[str]) -> dict[str, list[Any]]:
     for name, values in _of_step(model, columns, set()):
         found.setdefault(name, []).extend(values)
     return found
+
+
+def read(step: Any, names: Sequence[str]) -> list[str]:
+    """Return the names of the columns of a data frame that an estimator reads: all, unless it leaves some out first."""
+    names, parts = [*names], [step]
+    if hasattr(step, "transformers_"):
+        columns = {name for _, part, chosen in step.transformers_ if part != "drop" for name in _chosen(chosen, names)}
+        return [name for name in names if name in columns]
+    if hasattr(step, "steps"):
+        parts = [part for _, part in step.steps if part not in (None, "passthrough")][:1]
+    elif hasattr(step, "transformer_list"):
+        parts = [part for _, part in step.transformer_list if part != "drop"]
+    elif type(step).__name__ in _PASSING_ON and not getattr(step, "passthrough", False):
+        parts = [part for part in _inner(step) if part is not None and part is not getattr(step, "estimator", None)]
+    elif type(step).__name__ == "_CalibratedClassifier":
+        parts = [step.estimator]
+    columns = {name for part in parts for name in (names if part is step else read(part, names))}
+    return [name for name in names if name in columns or not parts]
 
 
 def _of_step(step: Any, columns: list[str], seen: set[int]) -> Iterator[tuple[str, list[Any]]]:

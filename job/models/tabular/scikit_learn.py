@@ -19,7 +19,7 @@ from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.tabular import skops_types
 from cluster_serving.job.models.tabular.features import Features
-from cluster_serving.job.models.tabular.learned import TEXT, learned
+from cluster_serving.job.models.tabular.learned import TEXT, learned, read
 from cluster_serving.job.models.tabular.model import LABEL, PROBABILITIES, VALUE, TabularModel
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.protocol.errors import ModelError
@@ -71,9 +71,18 @@ class ScikitLearnModel(TabularModel):
         self._names = [str(name) for name in getattr(model, "feature_names_in_", ())]
         known = learned(model, self._names)
         self._with_none = {name for name, values in known.items() if None in values}
-        self._features = features = _features(model, self._names, known, options)
-        self._calls = _calls(model, self._table(features.read(features.sample())))
-        self._serve(features, options)
+        self._features = _features(model, self._names, known, options)
+        self._has_objects = False
+        try:
+            self._begin(options)
+        except TypeError:
+            # Truth values beside numbers make objects of all columns, and an encoder may have learned from these.
+            self._has_objects = True
+            self._begin(options)
+
+    def _begin(self, options: ModelOptions) -> None:
+        self._calls = _calls(self._loaded, self._table(self._features.read(self._features.sample())))
+        self._serve(self._features, options)
 
     @property
     def one_by_one(self) -> str:
@@ -89,7 +98,10 @@ class ScikitLearnModel(TabularModel):
         columns = {name: self._missing(name, column) for name, column in self._features.named(inputs).items()}
         # From pandas 3 on, a column of objects without its dtype becomes one of texts, which has NaN for None.
         columns |= {name: pd.Series(column, dtype=object) for name, column in columns.items() if column.dtype == object}
-        return pd.DataFrame(columns) if columns else pd.DataFrame(inputs[0], columns=self._names)
+        if not columns:
+            return pd.DataFrame(inputs[0], columns=self._names)
+        # Those that the model does not read hold NaN.
+        return pd.DataFrame(columns, columns=self._names, dtype=object if self._has_objects else None)
 
     def _missing(self, name: str, column: Array) -> Array:
         """Return a column with NaN for missing texts, as files of a table are read; None if an encoder learned that."""
@@ -191,7 +203,9 @@ def _features(model: Any, names: Sequence[str], known: Mapping[str, Sequence[Any
             f"{type(model).__name__} has learned texts in the column {next(iter(texts))} of an array: train it on a "
             "data frame, whose columns have names, and dump it again"
         )
-    features = Features(names, count, options, texts=texts if names else {}, samples=samples)
+    features = Features(
+        names, count, options, texts=texts if names else {}, samples=samples, read=read(model, names) if names else None
+    )
     if not names and TEXT in texts:
         # A vectorizer takes one text a row.
         features.inputs = [TensorSpec(TEXT, "str", (None,))]

@@ -11,7 +11,7 @@ from cluster_serving.job.models import load_model
 from cluster_serving.job.models.graph.onnx.known import known
 from cluster_serving.job.options import ModelOptions
 from cluster_serving.job.predictor import Predictor
-from cluster_serving.protocol.errors import InvalidInput, ModelError
+from cluster_serving.protocol.errors import InferenceFailed, InvalidInput, ModelError
 from tests.support.payloads import model_zoo
 
 A, B = np.full((3, 2), 5, np.float32), np.full((3, 2), 2, np.float32)
@@ -129,6 +129,27 @@ def test_an_index_beyond_a_table_fails_alone_and_names_its_input(tmp_path):
     assert good["y"].tolist() == [0, 4]
     assert isinstance(bad, InvalidInput)
     assert str(bad) == "input 'x' has 7, and the model takes whole numbers from -5 to 4 there"
+
+
+@pytest.mark.parametrize("names", [("lookup", "change"), ("", "")])
+def test_an_index_that_the_model_computes_is_not_blamed_on_an_input_that_has_the_number_too(tmp_path, names):
+    nodes = [
+        helper.make_node("Unsqueeze", ["y", "axes"], ["wide"]),
+        helper.make_node("Cast", ["wide"], ["whole"], to=onnx.TensorProto.INT64),
+        helper.make_node("Squeeze", ["whole", "axes"], ["same"]),
+        helper.make_node("Add", ["x", "x"], ["twice"]),
+        helper.make_node("Gather", ["table", "twice"], ["of_x"], name=names[0]),
+        helper.make_node("ScatterElements", ["table", "same", "z"], ["of_y"], name=names[1]),
+    ]
+    constants = {"table": np.arange(5, dtype=np.float32), "axes": np.array([0])}
+    ports = {"x": ("INT64", [1]), "y": ("INT32", [1]), "z": ("FLOAT", [1])}
+    model_zoo.save_onnx(tmp_path, nodes, ports, {"of_x": ("FLOAT", [1]), "of_y": ("FLOAT", [5])}, constants)
+    model = load(tmp_path)
+    eight = np.array([8], np.float32)
+    with pytest.raises(InferenceFailed, match="idx=8 must be within"):
+        model.predict([np.array([4]), np.array([0], np.int32), eight])
+    with pytest.raises(InvalidInput, match="^input 'y' has 8, and the model takes whole numbers from -5 to 4 there$"):
+        model.predict([np.array([2]), eight.astype(np.int32), eight])
 
 
 def test_a_computed_value_that_is_no_category_names_what_it_comes_from(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingRegressor
 from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -230,6 +230,23 @@ _SPECIAL: dict[str, tuple[Any, Callable[[], Any], Callable[[], Any]]] = {
     "remainder passed": (
         make_pipeline(_in_columns((OneHotEncoder(), ["size", "colour"]), remainder="passthrough"), _FOREST),
         *(frames.mixed, frames.score),
+    ),
+    "columns left out": (
+        make_pipeline(_in_columns((SimpleImputer(), ["größe"]), (_ONE_HOT, ["size"]), ("drop", ["is_new"])), Ridge()),
+        *(frames.mixed, frames.score),
+    ),
+    "columns left out by one of two": (
+        VotingRegressor(
+            [(at, make_pipeline(_in_columns((SimpleImputer(), [at])), Ridge())) for at in ("größe", "unit price")]
+        ),
+        *(frames.mixed, frames.score),
+    ),
+    "truth values beside categories": (
+        make_pipeline(
+            _in_columns((OrdinalEncoder(), ["size"]), remainder="passthrough"),
+            HistGradientBoostingClassifier(max_iter=4, categorical_features=[0]),
+        ),
+        *(lambda: _without_texts()[["is_new", "size", "count"]], _three),
     ),
     "search over a frame": (
         GridSearchCV(make_pipeline(_ONE_HOT, Ridge()), {"ridge__alpha": [1.0, 2.0]}, cv=2),
