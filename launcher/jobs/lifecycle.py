@@ -86,12 +86,13 @@ def stop(config: Config, job: str) -> bool:
         target.records.forget(job)
         with jobs_of(target, job) as (active, flink):
             if not active:
-                with suppress(RedisError, OSError), opened(config, job) as store:
+                with suppress(RedisError, ServingError, OSError), opened(config, job) as store:
                     hosted.refuse(store, "cluster-serving-stop {host} stops all of its models")
             if not active and not _counts_as_started(config, job, flink):
                 names = ", ".join(other.name for other in flink.jobs()) or "none"
                 raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
             for running in active:
+                say(f"Stopping job {job}")
                 cancel(flink, running, config)
         if not active:
             _note_stopped(config, job, None)
@@ -112,7 +113,7 @@ def refuse_elsewhere(config: Config, job: str, done: str) -> None:
     Raises:
         LaunchError: If it does.
     """
-    with suppress(RedisError, OSError), jobs_of(target_of(config), job) as (active, flink):
+    with suppress(RedisError, ServingError, OSError), jobs_of(target_of(config), job) as (active, flink):
         if not active:
             with opened(config, job) as store:
                 hosted.refuse(store, f"it is {done} with that job")
@@ -122,7 +123,7 @@ def refuse_elsewhere(config: Config, job: str, done: str) -> None:
 def _counts_as_started(config: Config, job: str, flink: Flink) -> bool:
     """Return True if a job that this Flink does not have was started, by its Redis, and not stopped since."""
     states: set[str] = set()
-    with suppress(RedisError, OSError), opened(config, job) as store:
+    with suppress(RedisError, ServingError, OSError), opened(config, job) as store:
         elsewhere.refuse(store, flink, "stopped")
         states = {store.record().state, *(report.state for report in store.slots())}
     return bool(states - {"", "stopped", UNLOADED})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.jobs import elsewhere, lock, model_copy
+from cluster_serving.launcher.jobs import elsewhere, foreign_keys, lock, model_copy
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import Flink
@@ -50,6 +50,7 @@ def services(config: Config, done: str) -> Iterator[Services]:
         redis_server.ensure(config)
         stack.enter_context(lock.for_job(config, config.job_name))
         store = stack.enter_context(opened(config))
+        foreign_keys.refuse(store.client, store.job)
         flink = stack.enter_context(target.flink())
         if config.target == "local" and not target.is_up():
             with translated(store.client):
