@@ -1,4 +1,4 @@
-"""Keys of another program in Redis under names that a job needs: nothing works until one of the two has another name."""
+"""Keys of another program in Redis under names that a job needs: nothing works until one of them has another name."""
 
 from contextlib import suppress
 from typing import Any
