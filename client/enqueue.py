@@ -72,8 +72,8 @@ class RequestOptions:
             seconds = float(timeout) if isinstance(timeout, Real) else math.nan
         except OverflowError:
             seconds = math.inf
-        if math.isnan(seconds):
-            raise InvalidInput(f"timeout is {str(timeout)[:64]!r} ({type(timeout).__name__}); expected seconds")
+        if not seconds >= 0:
+            raise InvalidInput(f"timeout is {timeout!r:.64} ({type(timeout).__name__}); expected seconds, 0 or more")
         return cls(deadline=max(seconds, _MIN_DEADLINE_S), priority=priority, version=version)
 
     @property

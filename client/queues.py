@@ -86,7 +86,7 @@ class OutputQueue(Queue):
             RequestLost: If there is a timeout, and a request of this process has gone from Redis without a result.
                 Requests of other processes, and all but the latest 10,000 of this one, end in `ResultTimeout`.
             ServingError: If the request failed; class and message give the reason.
-            InvalidInput: If the uri is no str, or the timeout no number.
+            InvalidInput: If the uri is no str, or the timeout no number of 0 or more.
             RedisUnavailable: If Redis cannot be reached.
         """
         check_query(uri, timeout)

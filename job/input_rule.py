@@ -77,7 +77,7 @@ class InputRule:
             if self._dtype is not None and value.dtype.kind in "biuf" and value.dtype != self._dtype:
                 # The dtype is not the reason: it would be converted.
                 raise InvalidInput(f"input {name!r} has shape {list(value.shape)}, but the model expects {self}")
-            raise self.refused(name, value.dtype, value.shape)
+            raise self.refused(name, value, value.shape)
         return self.converted(name, value if shape == value.shape else value.reshape(shape))
 
     def converted(self, name: str, array: Array) -> Array:
@@ -91,7 +91,7 @@ class InputRule:
             # An empty list has no dtype.
             return array.astype(object)
         if self._conversion is None:
-            raise self.refused(name, array.dtype, array.shape)
+            raise self.refused(name, array, array.shape)
         return self._conversion.converted(name, array, self.spec, str(self))
 
     def _any(self, name: str, array: Array) -> Array:
@@ -99,9 +99,10 @@ class InputRule:
             return array
         if all(isinstance(item, str) for item in array.flat):
             return array.astype(object, copy=False)
-        raise self.refused(name, array.dtype, array.shape)
+        raise self.refused(name, array, array.shape)
 
-    def refused(self, name: str, dtype: np.dtype[Any], shape: Sequence[int], kind: str = "") -> InvalidInput:
-        """Return the error for values of another dtype or shape."""
-        named = "str" if dtype.kind in "OU" else dtype.name
+    def refused(self, name: str, values: Array, shape: Sequence[int], kind: str = "") -> InvalidInput:
+        """Return the error for values of another dtype or shape; missing texts alone are null."""
+        texts = "null" if values.dtype.kind == "O" and set(values.flat) == {None} else "str"
+        named = texts if values.dtype.kind in "OU" else values.dtype.name
         return InvalidInput(f"input {name!r} is {kind}{type_text(named, shape)}, but the model expects {self}")

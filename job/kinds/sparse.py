@@ -30,7 +30,7 @@ class SparseTensors(InputKind):
         def read(name: str, value: SparseTensor) -> Array:
             shape = tuple(value.shape)
             if not fits(shape, rule.shape):
-                raise rule.refused(name, value.values.dtype, shape, "sparse ")
+                raise rule.refused(name, value.values, shape, "sparse ")
             indices = indices_of(name, value)
             values = rule.converted(name, value.values)
             dense = np.zeros(shape, values.dtype)

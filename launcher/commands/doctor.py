@@ -17,6 +17,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
+from cluster_serving.launcher.jobs import foreign_keys
 from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.services import flink_home, front_end, memory, redis_server, state
 from cluster_serving.launcher.services.process import is_listening
@@ -73,6 +74,9 @@ def _redis(config: Config) -> tuple[str, str]:
         return WARNING, f"no Redis runs at {config.redis_shown}; cluster-serving-start starts one on this machine"
     with redis_server.connect(config) as client:
         version, used = RedisVersion.read(client.info("server")), client.info("memory")
+        foreign = foreign_keys.told(client, config.job_name)
+    if foreign:
+        return FAILED, foreign
     if version.fixed:
         return WARNING, f"{version} has known holes; upgrade it to {version.fixed}"
     limit = used["maxmemory"]

@@ -56,7 +56,6 @@ def stop(job: JobName = None, config_path: ConfigPath = CONFIG_PATH) -> None:
         console.print(f"Unloaded the model {name}; cluster-serving-cli update {name} loads it again.")
         return
     with Progress():
-        say(f"Stopping job {name}")
         lifecycle.refuse_elsewhere(config, name, "stopped")
         # It could start the job again.
         if controller.stop(config.redis_address, name):

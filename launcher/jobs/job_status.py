@@ -13,11 +13,12 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import elsewhere, hosted
+from cluster_serving.launcher.jobs import elsewhere, foreign_jobs, hosted
 from cluster_serving.launcher.jobs.hosted import HostedModel
 from cluster_serving.launcher.jobs.recent import Recent, Totals, finite
 from cluster_serving.launcher.jobs.store import JobRecord, JobStore, opened
 from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest, Job
+from cluster_serving.launcher.targets import target_of
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.figures.comparison import Comparison
 from cluster_serving.protocol.generations import SHADOW, Generation, Generations
@@ -234,6 +235,8 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         recorded, reports = store.record(), store.slots(silent_after=_SILENT_AFTER_S)
         if recorded.state == "starting" and not store.client.exists(store.keys.command):
             recorded = replace(recorded, state="failed", error="the command that started the job was killed")
+        if recorded.state and foreign_jobs.are_foreign(store, target_of(config).records, jobs):
+            jobs = []
         count = store.client.get(store.keys.answered)
         # A job that only Flink knows may have another Redis.
         answered = int(count or 0) if count or recorded.state or reports or not jobs else None

@@ -16,7 +16,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, elsewhere, hosted, lock
+from cluster_serving.launcher.jobs import capacity, elsewhere, foreign_jobs, hosted, lock
 from cluster_serving.launcher.jobs.layout import decision
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.readiness import wait_ready
@@ -86,12 +86,13 @@ def stop(config: Config, job: str) -> bool:
         target.records.forget(job)
         with jobs_of(target, job) as (active, flink):
             if not active:
-                with suppress(RedisError, OSError), opened(config, job) as store:
+                with suppress(RedisError, ServingError, OSError), opened(config, job) as store:
                     hosted.refuse(store, "cluster-serving-stop {host} stops all of its models")
             if not active and not _counts_as_started(config, job, flink):
                 names = ", ".join(other.name for other in flink.jobs()) or "none"
                 raise LaunchError(f"no job {job} is running on {flink.where}; running: {names}")
             for running in active:
+                say(f"Stopping job {job}")
                 cancel(flink, running, config)
         if not active:
             _note_stopped(config, job, None)
@@ -110,31 +111,44 @@ def refuse_elsewhere(config: Config, job: str, done: str) -> None:
     """Refuse to do something to a job, named in words, while it runs in another Flink than that of the configuration.
 
     Raises:
-        LaunchError: If it does.
+        LaunchError: If it does, or if the job of that name in this Flink has another Redis.
     """
-    with suppress(RedisError, OSError), jobs_of(target_of(config), job) as (active, flink):
-        if not active:
-            with opened(config, job) as store:
-                hosted.refuse(store, f"it is {done} with that job")
-                elsewhere.refuse(store, flink, done)
+    target = target_of(config)
+    with (
+        suppress(RedisError, ServingError, OSError),
+        jobs_of(target, job) as (active, flink),
+        opened(config, job) as store,
+    ):
+        if active:
+            foreign_jobs.refuse(store, target.records, active, done)
+        else:
+            hosted.refuse(store, f"it is {done} with that job")
+            elsewhere.refuse(store, flink, done)
 
 
 def _counts_as_started(config: Config, job: str, flink: Flink) -> bool:
     """Return True if a job that this Flink does not have was started, by its Redis, and not stopped since."""
     states: set[str] = set()
-    with suppress(RedisError, OSError), opened(config, job) as store:
+    with suppress(RedisError, ServingError, OSError), opened(config, job) as store:
         elsewhere.refuse(store, flink, "stopped")
         states = {store.record().state, *(report.state for report in store.slots())}
     return bool(states - {"", "stopped", UNLOADED})
 
 
 def is_running(config: Config) -> bool:
-    """Return True if the job of a configuration runs; False also if its Flink does not run."""
+    """Return True if the job of a configuration runs; False also if its Flink does not run.
+
+    Raises:
+        LaunchError: If its Flink has a job of that name, but with another Redis.
+    """
     target = target_of(config)
     if not target.is_up():
         return False
     with target.flink() as flink:
-        return bool(flink.jobs(config.job_name))
+        running = flink.jobs(config.job_name)
+    with opened(config) as store:
+        foreign_jobs.refuse(store, target.records, running, "started")
+    return bool(running)
 
 
 def checked(config: Config) -> Config:

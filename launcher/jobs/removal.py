@@ -9,11 +9,11 @@ from redis.exceptions import RedisError
 from cluster_serving.launcher.command_log import say
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import elsewhere, hosted, lock, model_copy, payload_folder
+from cluster_serving.launcher.jobs import elsewhere, foreign_jobs, hosted, lock, model_copy, payload_folder
 from cluster_serving.launcher.jobs.lifecycle import cancel, jobs_of
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import controller, flink_cluster, front_end, redis_data, redis_server, state
-from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest
+from cluster_serving.launcher.services.flink_rest import Flink, FlinkRest, Job
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.targets import target_of
 from cluster_serving.launcher.targets.records import JobRecords
@@ -69,15 +69,15 @@ def losses(config: Config | None) -> str:
     jobs = []
     for client in _flinks(config):
         with suppress(LaunchError), client as flink:
-            jobs += [job.name for job in flink.jobs()]
+            jobs += [job.name for job in flink.jobs() if not _goes_on(config, job)]
     return f"{'; '.join(lost)}; running jobs: {', '.join(jobs) or 'none'}"
 
 
 def shut_down(config: Config | None, keep_data: bool = False) -> bool:
     """Stop all jobs, and the Redis and Flink that were started here; the data of that Redis is removed.
 
-    Return True if there was anything to stop. Without a configuration, all that was started here is stopped. With
-    `keep_data`, the data of Redis wait for the next start.
+    Jobs of another Redis go on in a Flink that was not started here. Return True if there was anything to stop. Without
+    a configuration, all that was started here is stopped. With `keep_data`, the data of Redis wait for the next start.
     """
     kept = going_on(config)
     for redis, jobs in kept.items():
@@ -177,11 +177,22 @@ def _flinks(config: Config | None, all: bool = False) -> list[AbstractContextMan
     return [FlinkRest(f"http://{address}") for address in ours if all or is_listening(address)]
 
 
+def _goes_on(config: Config | None, job: Job) -> bool:
+    """Return True if a job is one of others who share a Flink that was not started here."""
+    if config is None or flink_cluster.is_ours(config.flink_address):
+        return False
+    with opened(config, job.name) as store:
+        return foreign_jobs.are_foreign(store, target_of(config).records, [job])
+
+
 def _stop_all(client: AbstractContextManager[Flink], config: Config | None) -> bool:
     with client as flink:
         try:
             jobs = flink.jobs()
             for job in jobs:
+                if _goes_on(config, job):
+                    say(f"Job {job.name} goes on: it was started elsewhere, with another Redis")
+                    continue
                 say(f"Stopping job {job.name}")
                 if config is None:
                     # The Redis of the job is removed too, so it needs no note there.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
-from cluster_serving.launcher.jobs import elsewhere, lock, model_copy
+from cluster_serving.launcher.jobs import elsewhere, foreign_jobs, foreign_keys, lock, model_copy
 from cluster_serving.launcher.jobs.store import JobStore, opened
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.flink_rest import Flink
@@ -40,8 +40,8 @@ def services(config: Config, done: str) -> Iterator[Services]:
     """Provide Redis and Flink, and keep other commands from starting, changing or stopping the job.
 
     Raises:
-        LaunchError: If the job runs in another Flink, so that none is started for it; `done` says in words what was not
-            done to the job.
+        LaunchError: If the job runs in another Flink, so that none is started for it, or if that of its name in this
+            one has another Redis; `done` says in words what was not done to the job.
     """
     target = target_of(config)
     with ExitStack() as stack:
@@ -50,10 +50,13 @@ def services(config: Config, done: str) -> Iterator[Services]:
         redis_server.ensure(config)
         stack.enter_context(lock.for_job(config, config.job_name))
         store = stack.enter_context(opened(config))
+        foreign_keys.refuse(store.client, store.job)
         flink = stack.enter_context(target.flink())
-        if config.target == "local" and not target.is_up():
-            with translated(store.client):
+        with translated(store.client):
+            if config.target == "local" and not target.is_up():
                 elsewhere.refuse(store, flink, done)
+            else:
+                foreign_jobs.refuse(store, target.records, flink.jobs(store.job), done)
         target.ensure()
         # What is left of errors of Redis here is for a person.
         with translated(store.client):

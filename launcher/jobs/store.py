@@ -16,6 +16,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.job.options import JobOptions
 from cluster_serving.launcher.config.model import Config
+from cluster_serving.launcher.jobs import foreign_keys
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.launcher.services.process import this_command
 from cluster_serving.protocol.events import Event
@@ -302,9 +303,18 @@ class JobStore:
 
 @contextmanager
 def opened(config: Config, job: str | None = None) -> Iterator[JobStore]:
-    """Connect to the Redis of a job, by default the job of the configuration."""
+    """Connect to the Redis of a job, by default the job of the configuration.
+
+    Raises:
+        ServingError: If the block meets a key of another program; see `foreign_keys`.
+    """
+    name = job or config.job_name
     with redis_server.connect(config, job=job) as client:
-        yield JobStore(client, job or config.job_name)
+        try:
+            yield JobStore(client, name)
+        except ResponseError as error:
+            foreign_keys.explain(client, name, error)
+            raise
 
 
 def generation_of(options: JobOptions, role: str, flink: str = "") -> Generation:

@@ -1,4 +1,4 @@
-"""Two Flinks that share a Redis: the commands of one leave the jobs of the other alone."""
+"""Two Flinks that share a Redis, or two Redis that share a Flink: no command harms the jobs of the other."""
 
 import json
 
@@ -64,6 +64,18 @@ def test_no_command_harms_a_job_of_another_flink(own_cluster, other, tmp_path):
         assert Generation.from_json(json.dumps(kept)).flink == ""
     listed = json.loads(own_cluster.run("cluster-serving-cli", "list", "--json", "-c", theirs).stdout)
     assert {job["name"]: job["state"] for job in listed} == {"ours": "RUNNING", "theirs": "RUNNING"}
+
+    # The other way round: a configuration of the same name and Flink, with another Redis.
+    apart = other.config(
+        jobName="ours", modelPath=tmp_path / "model", flinkRestUrl=f"localhost:{own_cluster.flink_port}"
+    )
+    for words in (["start"], ["start", "--http"], ["restart"], ["update"], ["stop"], ["forget", "--yes"]):
+        refused = other.run("cluster-serving", *words, "-c", apart)
+        assert refused.returncode == 1, refused.stderr
+        assert "Flink has a job of that name that neither" in refused.stderr, words
+    assert "Job ours goes on" in other.run("cluster-serving-shutdown", "--yes", "-c", apart).stdout
+    with InputQueue(port=own_cluster.redis_port, name="ours") as requests:
+        assert requests.predict({"x": np.ones(4, "f4")}, timeout=60).tolist() == [2, 2, 2, 2]
 
     left = own_cluster.run("cluster-serving-shutdown", "--yes", "-c", theirs)
     assert left.returncode == 0

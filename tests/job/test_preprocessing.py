@@ -143,6 +143,15 @@ def test_a_wrong_number_of_inputs_is_refused(two, record):
 # Shapes
 
 
+def test_missing_values_of_another_shape_are_called_null():
+    for value, told in (
+        (np.array(None), "null[]"),
+        (np.array([None] * 2), "null[2]"),
+        (np.array(["", None]), "str[2]"),
+    ):
+        assert refusal(VECTOR, value) == f"input 'x' is {told}, but the model expects x: float32[3]"
+
+
 def test_an_array_that_fits_is_not_touched():
     value = np.zeros(3, np.float32)
     assert prepare(VECTOR, value) is value

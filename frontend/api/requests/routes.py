@@ -14,7 +14,8 @@ from starlette.routing import Route
 from cluster_serving.client.answers.pieces import PieceOrRestart, Restarted
 from cluster_serving.frontend.api.idempotency import IdempotencyKeys
 from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
-from cluster_serving.frontend.api.original import instances, predictions
+from cluster_serving.frontend.api.original import predictions
+from cluster_serving.frontend.api.requests import fitting
 from cluster_serving.frontend.api.requests.callback import Receivers
 from cluster_serving.frontend.api.requests.delivery import Delivery
 from cluster_serving.frontend.api.requests.store import KEPT, RequestStore, StoredResult, Ticket
@@ -76,7 +77,7 @@ class _RequestRoutes:
         """Queue the request in a body, and return its id."""
         options, registry = self._front.options, self._front.registry
         asked = await self._front.offload.run(
-            partial(instances.read_submission, body, options.most_records, await registry.described()),
+            partial(fitting.read, body, options.most_records, await registry.described()),
             holding_gil=reading_cost(body),
         )
         callback, records = asked.callback, asked.records
