@@ -8,15 +8,15 @@ from cluster_serving.job.handlers import END, InvalidInput
 
 
 def last_text(messages):
+    """Return the text of the last message, whose content is one text, or a list of parts with texts."""
     try:
-        text = json.loads(messages)[-1]["content"]
+        content = json.loads(messages)[-1]["content"]
+        parts = [{"text": content}] if isinstance(content, str) else content
+        return "".join(part["text"] for part in parts)
     except (ValueError, LookupError, TypeError):
-        text = None
-    if not isinstance(text, str):
         raise InvalidInput(
             "messages is not the JSON of a list of messages, of which the last one has a text as content"
-        )
-    return text
+        ) from None
 
 
 class Handler(Generator):

@@ -15,8 +15,9 @@ from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.api.v2.service import V2Service
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import DecodedRequest
-from cluster_serving.frontend.errors import MethodNotAllowed, NotSupported, PathNotFound, without_errors
+from cluster_serving.frontend.errors import MethodNotAllowed, ModelNotReady, NotSupported, PathNotFound, without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
+from cluster_serving.frontend.server.http.error_bodies import error_body
 from cluster_serving.frontend.server.http.responses import Json, dumps
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
@@ -76,7 +77,7 @@ class _V1Routes:
 
     async def status(self, request: Request) -> Response:
         """Answer for TensorFlow Serving with the state of each version, for KServe with the readiness, for OpenAI."""
-        name, version = _model(request)
+        name, version = request.path_params["name"], request.path_params.get("version", "")
         ready = await self._service.model_ready(name, version)
         version = (await self._service.model(name, version)).version if version else ""
         rows = [row for row in await self._service.index() if row["name"] == name and version in ("", row["version"])]
@@ -88,8 +89,9 @@ class _V1Routes:
             }
             for row in rows
         ]
-        content = {"name": name, "ready": ready, "model_version_status": states}
-        return Json(content | _openai_model(name), 200 if ready else 503)
+        content = {"name": name, "ready": ready, "model_version_status": states} | _openai_model(name)
+        fault = {} if ready else error_body(ModelNotReady(f"model {name!r} is not ready"), request.url.path)
+        return Json(content | fault, 503 if fault else 200)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,3 @@ def _texts(name: str, value: Any, depth: int = MAX_DIMENSIONS) -> Any:
 
 def _openai_model(name: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "cluster-serving"}
-
-
-def _model(request: Request) -> tuple[str, str]:
-    return request.path_params["name"], request.path_params.get("version", "")

@@ -131,8 +131,9 @@ def test_chat(example, page):
         page.get_by_label("Message").fill(question)
         page.get_by_role("button", name="Send").click()
         expect(page.locator(".assistant").nth(number)).to_contain_text(answer, timeout=30_000)
-    # The answer comes in pieces.
-    body = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], "stream": True, "temperature": 0}
+    # The answer comes in pieces; some pages, such as Gradio's, send a list of parts.
+    messages = [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
+    body = {"model": "chat", "messages": messages, "stream": True, "temperature": 0}
     events = httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).text.split("\n\n")
     assert len(events) > 5
     expect(page.locator(".assistant").last).to_have_text("You are welcome!")

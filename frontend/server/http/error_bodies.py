@@ -5,8 +5,8 @@ from typing import Any
 
 from cluster_serving.protocol.errors import ServingError
 
-_OPENAI = re.compile(r"/v1/(?!requests(/|$)|models/)")
-"""Paths of OpenAI's API. Queued requests are ours, and single models KServe's; OpenAI's clients list the models."""
+_OPENAI = re.compile(r"/v1/(?!requests(/|$)|models/[^/]*[/:])")
+"""Paths of OpenAI's API: not those of queued requests, which are ours, nor verbs and versions of models (KServe)."""
 
 
 def error_body(error: ServingError, path: str) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def test_paths_and_methods_that_do_not_exist_are_refused_in_the_form_of_their_ap
         answer = ask.put(path)
         assert f"but {allowed}" in openai_error(answer, 405, "METHOD_NOT_ALLOWED")
         assert answer.headers["allow"] == allowed
-    for path in ("/v1/requests/x", f"/v1/models/{job}", "/v2/models/x", "/models"):
+    openai_error(ask.put(f"/v1/models/{job}"), 405, "METHOD_NOT_ALLOWED")
+    for path in ("/v1/requests/x", f"/v1/models/{job}/versions/1", "/v2/models/x", "/models"):
         assert isinstance(ask.put(path).json()["error"], str)
     assert ask.put("/v1/requests/x").headers["allow"] == "DELETE, GET, HEAD"
 
@@ -61,6 +62,9 @@ def test_openais_client_finds_a_model(ask, job):
     with openai.OpenAI(base_url=str(ask.base_url.join("/v1")), api_key="none", max_retries=0) as client:
         found = client.models.retrieve(job)
         assert (found.id, found.object, found.owned_by) == (job, "model", "cluster-serving")
+        with pytest.raises(openai.NotFoundError, match="there is no model 'another'") as raised:
+            client.models.retrieve("another")
+        assert raised.value.code == "MODEL_NOT_FOUND"
 
 
 @pytest.mark.parametrize(

@@ -90,10 +90,12 @@ def test_the_status_of_a_model_is_that_of_kserve_and_of_tensorflow_serving(ask, 
             **{"id": job, "object": "model", "created": 0, "owned_by": "cluster-serving"},
         }
     missing = ask.get("/v1/models/another")
-    assert (missing.status_code, "no model 'another'" in missing.json()["error"]) == (404, True)
+    assert (missing.status_code, "no model 'another'" in missing.json()["error"]["message"]) == (404, True)
     db.hset(JobKeys(job).slots(), "0", SlotReport("", "failed", code="MODEL_ERROR", error="no such file").to_json())
     ask.base_url = serve().url
     failed = ask.get(f"/v1/models/{job}")
     assert (failed.status_code, failed.json()["ready"]) == (503, False)
     assert failed.json()["model_version_status"][0]["state"] == "END"
+    assert failed.json()["error"]["code"] == "MODEL_NOT_READY"
+    assert ask.get(f"/v1/models/{job}/versions/1").json()["error"] == f"model {job!r} is not ready"
     assert ask.post(f"/v1/models/{job}:predict", json={"instances": [[1]]}).status_code == 503

@@ -16,6 +16,15 @@ def request(name="x", binary=False):
     return InferRequest(model_name="vector", infer_inputs=[tensor])
 
 
+async def fails(call, told):
+    try:
+        answer = await call
+    except Exception as error:
+        assert told in str(error), error
+    else:
+        raise AssertionError(f"answered with {answer}")
+
+
 async def main():
     client = InferenceRESTClient(RESTConfig(protocol="v2"))
     assert await client.is_server_live(url)
@@ -28,12 +37,8 @@ async def main():
     answer = await v1.infer(url, {"instances": X.tolist()}, model_name="vector")
     assert answer == {"predictions": (-X).tolist()}
     assert await v1.is_model_ready(url, "vector")
-    try:
-        await v1.explain(url, "vector", {"instances": X.tolist()})
-    except Exception as error:
-        assert "501" in str(error), error
-    else:
-        raise AssertionError("an explanation was made")
+    await fails(v1.is_model_ready(url, "another"), "there is no model 'another'")
+    await fails(v1.explain(url, "vector", {"instances": X.tolist()}), "501")
     async with InferenceGRPCClient(grpc) as client:
         assert await client.is_server_live()
         assert await client.is_server_ready()
