@@ -56,8 +56,8 @@ class Predicting:
 
     Raises:
         ModelError: If the model cannot be loaded or fails on a batch of zeros, a filter does not fit its outputs, or
-            the size of images none of its inputs. Of a handler: if it cannot be imported, or its `load` raises an
-            exception, which is the cause.
+            the size of images fits no input. Of a handler: if it cannot be imported, or its `load` raises an exception,
+            which is the cause.
         EngineMissing: If the engine, or the package that decrypts, is not installed.
     """
 
@@ -152,7 +152,7 @@ class Predicting:
 
     @property
     def exhausted(self) -> bool:
-        """True if so many calls hang that this process has to be replaced."""
+        """True if too many calls hang: this process has to be replaced."""
         return self._copies.exhausted
 
     def close(self) -> None:

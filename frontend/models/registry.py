@@ -160,7 +160,7 @@ class ModelRegistry:
         dispatch: The way to the jobs.
         jobs: Names of the jobs to serve; empty for all that Redis knows. A Redis Cluster keeps no list of its jobs:
             there they are those of `dispatch`.
-        default: Name of the model of requests that name none; empty for `DEFAULT_JOB`, or else the only model.
+        default: Model of requests that name no model; empty for `DEFAULT_JOB`, or else the only model.
         servables: Models under other names than those of their jobs, instead of `jobs`.
         required: Names of the models without which the front end is not ready; empty for those that `required` lists.
     """
@@ -277,7 +277,7 @@ class ModelRegistry:
         return list(wanted.values())
 
     def default_name(self) -> str:
-        """Return the name of the model of requests that name none, which need not exist."""
+        """Return the name, which need not exist, of the model of requests that name no model."""
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
             return self._default or DEFAULT_JOB
