@@ -1,7 +1,7 @@
 """What the package's page on an index says of the repository: its addresses, and the links of README.md.
 
-An index knows no files beside the README. Links to files lead to the `repository` that pyproject.toml names; while it
-names none, their texts stay as words, and pictures are left out.
+An index knows no files beside the README. Links to files lead to the `repository` that pyproject.toml names; without a
+repository, their texts stay as words, and pictures are left out.
 """
 
 import re

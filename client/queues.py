@@ -225,8 +225,8 @@ class InputQueue(Queue):
 
         Args:
             request_data: A dict of inputs by name (`client.sending.convert.to_input` lists the types); or JSON text
-                `{"instances": [{name: numbers}]}`, of which the first instance is used, and may lack the name; or one
-                input, which is sent under the name `t`.
+                `{"instances": [{name: numbers}]}`, whose first instance is sent, and may lack the name; or one input,
+                which is sent under the name `t`.
             priority: `high`, `normal` or `low`.
             timeout: Seconds to wait; also the request's deadline, so that no abandoned request is computed.
             version: Number of the version of the model that is to answer; None for the one that is served.
@@ -364,7 +364,7 @@ class InputQueue(Queue):
 
         Args:
             uri: Name of the request.
-            after: `last_id` of the iterator that got the pieces before; by default there are none.
+            after: `last_id` of the iterator that got the pieces before; by default, all pieces are new.
             timeout: As for `stream`. An unknown request ends in `ResultTimeout`.
         """
         answer = PieceIteration(self.name, uri, after)

@@ -53,7 +53,7 @@ def _after_fork() -> None:
     global _lock
     # Another thread of the parent may have held it.
     _lock = threading.Lock()
-    # Engines cannot be freed where none of their threads run.
+    # A child process cannot free engines: their threads run in the parent alone.
     _inherited.extend(_copies.values())
 
 

@@ -31,7 +31,7 @@ class Predicted(NamedTuple):
 
     Attributes:
         answered: Elements with their outputs: `(element, {name: array})`.
-        failed: Elements that have none, with their errors: `(element, code, message)`.
+        failed: Elements without outputs, with their errors: `(element, code, message)`.
     """
 
     answered: DataStream

@@ -60,7 +60,7 @@ def types_of(blocks: Iterable[bytes]) -> Types:
 
 
 def columns_of(block: bytes, types: Types) -> Iterator[Columns | str]:
-    """Yield the rows of lines, of which a line that cannot be read is a text that says why."""
+    """Yield a row for each line; for a line that cannot be read, a text that says why."""
     if None not in types.values():
         table = _table(block, pa.schema(list(types.items())))
         if table is not None:
@@ -232,7 +232,7 @@ def _text_or_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _final(kind: pa.DataType | None) -> pa.DataType | None:
-    """Return the type that is written: Parquet has none for objects without fields."""
+    """Return the type that is written: Parquet has no type for objects without fields."""
     if kind is None or "struct<>" in str(kind):
         return None
     return _mapped(kind, lambda scalar: pa.int64() if scalar == _LARGE else scalar)

@@ -36,8 +36,8 @@ class Lane:
     """A running job as a function of columns, for one thread.
 
     Rows are sent with the lowest priority, in batches of the job; see `Lull`. Other requests of that priority, such as
-    those of a second scoring, do not count as those of others. While there are none, each slot has a batch, and one
-    waits.
+    those of a second scoring, do not count as those of others. Without requests of others, each slot has a batch, and
+    one waits.
 
     Args:
         url: Redis of the job.
@@ -77,7 +77,7 @@ class Lane:
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """Inputs; empty if any are taken."""
+        """Inputs; empty if the model takes any inputs."""
         return self._report.inputs
 
     @property
@@ -86,7 +86,7 @@ class Lane:
         return self._report.sent or self._report.outputs
 
     def scored(self, columns: Mapping[str, Any]) -> Scored:
-        """Return the outputs of the rows, and the errors of those that have none."""
+        """Return the outputs of the rows, and the errors of rows without outputs."""
         return self._run(self._scored(gathered(columns, self.inputs)))
 
     async def _scored(self, columns: Columns) -> Scored:

@@ -63,7 +63,7 @@ class Output:
                 )
 
     def release(self) -> None:
-        """Forget what the answers are of, as there are none: the next command may have other columns, say."""
+        """Forget the input and model of the answers, as the folder has no answers: the next command may have others."""
         self._system.delete_file(posixpath.join(self.folder, _CLAIM))
 
     def units(self, pattern: str) -> list[Unit]:
@@ -174,7 +174,7 @@ def _first(tables: Iterator[pa.Table]) -> list[pa.Table]:
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Join small tables, of which each would be a row group; one without rows has no statistics."""
+    """Join small tables: each would be a row group, and a row group without rows has no statistics."""
     waiting, rows, size = list[pa.Table](), 0, 0
     for table in tables:
         waiting.append(table)
@@ -188,7 +188,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     if table.column_names == [ERROR]:
-        # The rows that could not be read, of which the columns are not known.
+        # The rows that could not be read: their columns are not known.
         table = table.rename_columns(schema.names[-1:])
     names = set(table.column_names)
     if new := names - set(schema.names):

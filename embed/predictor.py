@@ -128,7 +128,7 @@ class Predictor:
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """Inputs; empty if any are taken."""
+        """Inputs; empty if the model takes any inputs."""
         return self.report().inputs
 
     @property

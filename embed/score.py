@@ -150,7 +150,7 @@ def _tally(output: Output, units: Sequence[Unit]) -> _Tally:
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of an error on one line, with its type if it is none that is expected."""
+    """Return the message of an error on one line, with its type if the error is not an expected one."""
     text = " ".join(str(error).split())
     return text if isinstance(error, FAILURES) else f"{type(error).__name__}: {text}"
 

@@ -30,14 +30,14 @@ class Model(Protocol):
 
     @property
     def inputs(self) -> Sequence[TensorSpec]:
-        """Inputs; empty if any are taken."""
+        """Inputs; empty if the model takes any inputs."""
 
     @property
     def outputs(self) -> Sequence[TensorSpec]:
         """Outputs; empty if nothing tells them."""
 
     def scored(self, columns: Mapping[str, Any]) -> Scored:
-        """Return the outputs of the rows, and the errors of those that have none."""
+        """Return the outputs of the rows, and the errors of rows without outputs."""
 
 
 def predict_table(predictor: Model, table: pa.Table | pa.RecordBatch, inputs: Inputs | None = None) -> pa.Table:
@@ -90,7 +90,7 @@ def _of_series(series: pd.Series) -> Any:
 def _predicted(
     predictor: Model, names: Sequence[str], column: Callable[[str], Any], count: int, inputs: Inputs | None
 ) -> pa.Table:
-    """Compute a table of `count` rows, of which `column` returns a column by name."""
+    """Compute a table of `count` rows; `column` returns its columns by name."""
     names = [*names]
     chosen = inputs_of(predictor, names, inputs)
     for name in (name for columns in chosen.values() for name in columns if names.count(name) > 1):
@@ -118,7 +118,7 @@ def _taken(values: Any, rows: Array) -> Any:
 
 
 def inputs_of(predictor: Model, names: Sequence[str], inputs: Inputs | None) -> dict[str, list[str]]:
-    """Return the names of the columns of each input; one that `inputs` leaves out has the column of its name, if any.
+    """Return the names of the columns of each input; an input that `inputs` leaves out has the column of its name.
 
     Raises:
         InvalidInput: If a column is missing; the message names it, and those that are there.

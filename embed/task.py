@@ -63,7 +63,7 @@ class Task(JsonRecord):
         return hashlib.sha256(repr((*parts, absolute(self.input), self.inputs, self.keep)).encode()).hexdigest()
 
     def for_units(self, count: int) -> Task:
-        """Return the task for so many units: if they are fewer than the processes, each has the threads of several."""
+        """Return the task for a number of units: with fewer units than processes, a process has more threads."""
         options = JobOptions.from_json(self.options)
         threads = options.model.thread_per_model * max(1, self.processes // max(1, count))
         options = replace(options, model=replace(options.model, thread_per_model=threads))

@@ -81,7 +81,7 @@ class Unit:
 
     @property
     def is_text(self) -> bool:
-        """True for a file of which all values are texts: CSV."""
+        """True for a file whose values are all texts: CSV."""
         return _READERS.get(_suffix(self.files[0])) is _csv
 
     def batches(self, wanted: Wanted = list) -> Batches:

@@ -84,7 +84,7 @@ class Codec(Generic[A, R]):
 
     Attributes:
         protocol: Label of the API in the metrics; `grpc` for all services of gRPC.
-        needs_signature: False if requests may be sent to a model of which no slot has reported the inputs yet.
+        needs_signature: False if requests may be sent before a slot has reported the inputs of the model.
     """
 
     protocol: ClassVar[str]

@@ -12,7 +12,7 @@ RECORD_BYTES = 1 << 10
 """Bytes that a record counts as: its place and its answer take memory and time, however small it is."""
 
 MOST_STREAMS = 1000
-"""Most answers in pieces to one request, each of which is read by itself."""
+"""Most answers in pieces to one request: each answer is read by itself."""
 
 
 class StartError(Exception):

@@ -132,7 +132,7 @@ class Batches:
     ) -> Iterator[AnsweredBatch]:
         """Yield answers, those of whole entries, and count them."""
         self.computed_s += seconds
-        # Those of an entry of several records have one code together.
+        # Counted by record: `whole` makes one answer, with one code, of the records of an entry.
         self.timed_out += sum(answer.fields.get("code") == InferenceTimeout.code for answer in answers)
         if self.predictor.exhausted:
             self._end_process(self._parts.whole(answers))

@@ -20,8 +20,8 @@ class InputRule:
         conversion: Converts values of other dtypes; None to refuse them.
 
     Attributes:
-        shape: Shape of the values of a record; None if any is taken.
-        rank: Number of dimensions, without that of a batch; None if any is taken.
+        shape: Shape of the values of a record; None if all shapes are taken.
+        rank: Number of dimensions, without the one of a batch; None if all are taken.
         readers: For types of values beside arrays: what makes the array of a value (`input_kind.InputKind.reader`).
     """
 
@@ -43,7 +43,7 @@ class InputRule:
         return self._text
 
     def takes(self, value: Input) -> bool:
-        """Return True if a value passes unchanged, and so do all of its type, dtype and shape."""
+        """Return True if a value passes unchanged, as all values of its type, dtype and shape do."""
         return (
             isinstance(value, np.ndarray)
             and not self._is_text

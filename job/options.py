@@ -85,8 +85,8 @@ class ModelOptions:
         inputs: Names of the model's inputs to feed, in order; empty for the model's own.
         outputs: Names of the outputs to return, in order; empty for all.
         input_shapes: Shapes of one record's inputs, for models without shapes (TorchScript); empty if unknown.
-        whole_inputs: True if a record has the whole tensors of the model, or the names of the inputs of which it has;
-            False if every input has a batch. None: symbols and calls tell.
+        whole_inputs: True if a record has the whole tensors of the model, or the names of its whole inputs; False if
+            every input has a batch. None: symbols and calls tell.
         missing_value: Number that stands for a missing one in a table, beside NaN; None if none does.
         allow_pickle: Load PyTorch pickles, which may run any code.
         encrypted: The files are encrypted (see `job.models.encryption`).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -19,7 +19,7 @@ from cluster_serving.job.models.base import CallWatch, StartedRecord, TensorSpec
 from cluster_serving.job.options import BatchOptions, ImageOptions, JobOptions, ModelOptions
 from cluster_serving.job.pieces import Writer
 from cluster_serving.job.preprocessing import Preprocessor
-from cluster_serving.job.servable import Given, Servable
+from cluster_serving.job.servable import Given, Servable, Way
 from cluster_serving.job.ways import CONVERSION, KINDS, copies_of, way_of
 from cluster_serving.protocol.errors import InvalidInput, ModelError, ServingError
 from cluster_serving.protocol.figures.counts import Counts
@@ -56,8 +56,8 @@ class Predicting:
 
     Raises:
         ModelError: If the model cannot be loaded or fails on a batch of zeros, a filter does not fit its outputs, or
-            the size of images none of its inputs. Of a handler: if it cannot be imported, or its `load` raises an
-            exception, which is the cause.
+            the size of images fits no input. Of a handler: if it cannot be imported, or its `load` raises an exception,
+            which is the cause.
         EngineMissing: If the engine, or the package that decrypts, is not installed.
     """
 
@@ -88,14 +88,7 @@ class Predicting:
         for kind in KINDS:
             kind.prepare(image)
         self._encoding = way.encoding(post_processing)
-
-        def load() -> Servable:
-            servable = way.load()
-            if watch is not None and servable.model is not None:
-                servable.model.watch_with(watch)
-            return servable
-
-        self._copies = copies_of(load, options)
+        self._copies = copies_of(partial(_watched, way.load, watch), options)
         self._call = self._copies.call
         self._encoding.counter = self.servable.counter
         self._generated = self.servable.generated(self._call, self._encoding)
@@ -106,10 +99,7 @@ class Predicting:
         self._preprocessors = (
             None if inputs is None else {batched: self._preprocessor(inputs, batched) for batched in (False, True)}
         )
-        # Records of one size, whose outputs are sent as they are, can be rows.
-        plain = self._encoding.is_plain and not self._already_batched and way.in_rows
-        padded = self.servable.model is not None and self.servable.model.padded
-        self._in_rows = self._preprocessor(inputs, True, any_rows=True) if inputs and plain and not padded else None
+        self._in_rows = self._preprocessor_of_rows(way)
         try:
             for kind in KINDS:
                 kind.check(inputs or (), self.servable.layout, image)
@@ -162,7 +152,7 @@ class Predicting:
 
     @property
     def exhausted(self) -> bool:
-        """True if so many calls hang that this process has to be replaced."""
+        """True if too many calls hang: this process has to be replaced."""
         return self._copies.exhausted
 
     def close(self) -> None:
@@ -290,6 +280,17 @@ class Predicting:
         servable = self.servable
         return Preprocessor(inputs, servable.layout, self._image, batched, most, servable.is_direct, KINDS, CONVERSION)
 
+    def _preprocessor_of_rows(self, way: Way) -> Preprocessor | None:
+        """Return the preprocessor of records that are rows; None if records cannot be rows.
+
+        Records of one size can be rows if their outputs are sent as they are.
+        """
+        servable, inputs = self.servable, self.servable.inputs
+        is_padded = servable.model is not None and bool(servable.model.padded)
+        if not inputs or is_padded or self._already_batched or not (way.in_rows and self._encoding.is_plain):
+            return None
+        return self._preprocessor(inputs, True, any_rows=True)
+
     def _preprocessor_of(self, inputs: Mapping[str, Input], batched: bool) -> Preprocessor:
         """Return the preprocessor for inputs of any names."""
         kinds = {name: _KINDS.get(type(value)) for name, value in inputs.items()}
@@ -362,6 +363,14 @@ class Predicting:
         if isinstance(outcome, ServingError):
             return request.fail(outcome)
         return request.succeed(outcome, self._encoding)
+
+
+def _watched(load: Callable[[], Servable], watch: CallWatch | None) -> Servable:
+    """Load a copy, whose shared calls are watched if there is a watch."""
+    servable = load()
+    if watch is not None and servable.model is not None:
+        servable.model.watch_with(watch)
+    return servable
 
 
 def _prepare(preprocessor: Preprocessor, request: Answerable[Any]) -> Arrays | ServingError:

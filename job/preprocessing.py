@@ -19,8 +19,9 @@ class Preprocessor:
     """Preprocessing for one model.
 
     Inputs are matched by name if the request has exactly the names of the model's inputs, and by position, as in the
-    original, if it has none of them; a part of them is an error, such as a misspelled name. Columns of a table are
-    matched by name alone (`slots.matched`). Dtypes are converted only if no value changes its meaning: see `prepare`.
+    original, if all names are other ones; a request with only some of the names is an error, such as a misspelled name.
+    Columns of a table are matched by name alone (`slots.matched`). Dtypes are converted only if no value changes its
+    meaning: see `prepare`.
 
     Args:
         inputs: Inputs of the model.

@@ -73,7 +73,7 @@ class Servable(ABC):
     Attributes:
         encoding: Encoding of the outputs.
         engine: Name for messages.
-        inputs: Inputs of a record; None if any are taken.
+        inputs: Inputs of a record; None if the model takes any inputs.
         layout: Order of the axes of images.
         model: The only model, which computes the records; None if a handler's own code does.
         is_direct: Records are the inputs of this model; images become its dtype when they join a batch.

@@ -77,7 +77,7 @@ Chunk = tuple[Sequence[int], tensors.Inputs]
 def chunks(records: Sequence[tensors.Inputs], most: int) -> list[Chunk]:
     """Divide records into entries of at most `most` records and `MOST_BYTES`.
 
-    Records share an entry if their inputs have the same names, types and shapes, and none of them is sparse.
+    Records share an entry if their inputs have the same names, types and shapes, and no input is sparse.
     """
     if most < 2 or len(records) < 2:
         return [([index], record) for index, record in enumerate(records)]

@@ -117,7 +117,7 @@ class Generations:
 
     @property
     def trial(self) -> Generation | None:
-        """The canary or the shadow, of which there is at most one."""
+        """The canary or the shadow: a job has at most one of them."""
         return self.of_role(CANARY) or self.of_role(SHADOW)
 
     @property

@@ -114,7 +114,7 @@ def flat(fields: Mapping[str, Argument] | Mapping[bytes, bytes]) -> list[Argumen
 
 
 def fields_of(reply: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the fields of a hash that a script has read: names and values in turn, none of a missing hash."""
+    """Return the fields of a hash that a script has read: names and values in turn, empty for a missing hash."""
     return dict(zip(reply[::2], reply[1::2]))
 
 

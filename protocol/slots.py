@@ -133,7 +133,7 @@ def filled(shape: Sequence[int], expected: Sequence[int | None] | None) -> tuple
 
 
 def fits(shape: Sequence[int], expected: Sequence[int | None] | None) -> bool:
-    """Return True if a shape is an expected one, of which None leaves a size, or the whole shape, open."""
+    """Return True if a shape is an expected one, where None leaves a size, or the whole shape, open."""
     if expected is None:
         return True
     return len(shape) == len(expected) and all(e is None or e == s for s, e in zip(shape, expected))

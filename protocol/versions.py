@@ -13,7 +13,7 @@ FIRST = "1"
 def choose(wanted: str, served: Mapping[str, bool]) -> str | None:
     """Return the version that answers requests for the version `wanted`; None if there is none.
 
-    Models without numbered folders get a new number with each update, of which their clients need not know. So if no
+    Models without numbered folders get a new number with each update, which their clients need not know. So if no
     version is the first one, such a model answers requests for the first.
 
     Args:

@@ -49,7 +49,7 @@ class Settings(BaseModel):
     model_config: ClassVar[SettingsConfig] = SettingsConfig(
         alias_generator=to_camel,
         arbitrary_types_allowed=True,
-        # Most classes are bases of the one that has values.
+        # Most classes are only bases of the class that has values.
         defer_build=True,
         extra="forbid",
         frozen=True,
@@ -73,7 +73,7 @@ Source = Mapping[str, Given]
 
 
 def load(kind: type[AnySettings], sources: Sequence[Source], default_place: str = "") -> AnySettings:
-    """Merge the values of sources, of which the first that has a key decides, and check them.
+    """Merge the values of sources, and check them; the first source that has a key decides.
 
     A message names `default_place` for a missing value.
 

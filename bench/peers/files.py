@@ -57,7 +57,7 @@ def ray_data(source: str, target: str) -> None:
             return pa.table({"y": compute(self.model, values)})
 
     read = ray.data.read_binary_files if engine.KIND == "jpeg" else ray.data.read_parquet
-    # An actor for each core would leave none for reading.
+    # An actor for each core would leave no core for reading.
     options = {"batch_size": BATCH, "batch_format": "pyarrow", "concurrency": engine.WORKERS, "num_cpus": 0.5}
     read(source).map_batches(Model, **options).write_parquet(target)
 

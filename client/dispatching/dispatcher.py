@@ -421,7 +421,7 @@ class Dispatcher:
                         await self._fail_lost(stream, waiting)
 
     async def _fail_lost(self, stream: str, waiting: Sequence[Pending]) -> bool:
-        """Fail those of some requests that have neither entry nor result; return True if there are any."""
+        """Fail the requests that have neither entry nor result; return True if there are such requests."""
         lost = False
         for start in range(0, len(waiting), _MAX_AT_ONCE):
             # One that is sent again meanwhile has another entry.

@@ -26,8 +26,8 @@ class TextInputs:
     The slots tell what the model takes. Read their reports if `needs` says so, and give them to `learn`.
 
     Attributes:
-        together: Most records of a request, as far as it is known.
-        at_once: Most records with the job at a time; 0 if that is not known.
+        together: Most records of a request, as far as the limit is known.
+        at_once: Most records that may wait in the job at a time; 0 if the limit is not known.
     """
 
     def __init__(self) -> None:

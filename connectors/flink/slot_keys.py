@@ -20,7 +20,7 @@ class SlotKeys:
     group_count: int
 
     def key_of(self, subtask: int, parallelism: int) -> int:
-        """Return a key of a subtask, of which there are `parallelism`."""
+        """Return a key that Flink sends to this subtask, out of `parallelism` subtasks."""
         # As KeyGroupRangeAssignment.computeOperatorIndexForKeyGroup of Flink.
         return next(key for key, group in enumerate(self.groups) if group * parallelism // self.group_count == subtask)
 

@@ -66,7 +66,7 @@ class Slot:
         """Return a request with the path of its file.
 
         Raises:
-            InvalidInput: If the request names a path that is none of the folder, or there is no folder.
+            InvalidInput: If the request names a path outside of the folder, or there is no folder.
         """
         if self.folder is None:
             raise InvalidInput("field 'data_file' names a file, but this job has no folder for files (payloadFolder)")

@@ -22,7 +22,8 @@ class _Record:
 class FailingClients:
     """Counts of the clients whose requests have failed together with their batch; false while there are none.
 
-    The window asks for each request while there are any, and the inference tells which requests were the culprits.
+    The window asks about each request while there are such clients, and the inference tells which requests were
+    culprits.
 
     Args:
         clock: Monotonic clock, in seconds.

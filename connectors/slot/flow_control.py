@@ -5,8 +5,8 @@ Python process (in either execution mode) and share a `SlotFlowControl` (`slot.s
 Python objects. The source learns how many requests are unanswered, so that it leaves the rest in Redis for other slots.
 The window learns whether more requests are on their way.
 
-If Flink runs the two operators in different processes, the window finds none. Requests then pass through Flink as
-bytes, and Flink's own backpressure applies.
+If Flink runs the two operators in different processes, the window finds no flow control. Requests then pass through
+Flink as bytes, and Flink's own backpressure applies.
 
 In process mode a window opens, and behind it the model, only when the first record arrives. Before that the source
 reads nothing. A request that lies in Flink meanwhile could not be taken back, and a crash in the load of the model

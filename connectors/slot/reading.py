@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import redis
 from redis.exceptions import RedisError
 
 from cluster_serving.connectors.options import RedisOptions
@@ -114,7 +115,8 @@ class Reading:
         self._slots = options.slots
         self._parallelism = parallelism
         self._is_cancelled = is_cancelled
-        index = shared.index
+        # The slot shares its counts for as long as one of its parts holds it.
+        self._shared = shared
         client = connect(self._options)
         # Two batches: one is in the model while the next is read. More would be kept from idle slots.
         self.flow = SlotFlowControl(
@@ -124,16 +126,11 @@ class Reading:
             deadlines=Deadlines(RedisClock(client), options.deadline_ms),
         )
         shared.open(self.flow)
-        # The slot shares its counts for as long as one of its parts holds it.
-        self._shared = shared
-        keys = JobKeys(self._options.job)
-        name = keys.consumer(self._options.generation, index)
-        all_slots, make = keys.consumers(self._options.generation), options.watch if self._slots > 1 else None
-        watch = make(client, keys.streams, name, all_slots) if make else None
-        self._reader = StreamReader(client, self._options.job, name, self._options.claim_idle_time_s * 1000, watch)
+        name = JobKeys(self._options.job).consumer(self._options.generation, shared.index)
+        self._reader = self._make_reader(client, name, options.watch)
         self._generation = GenerationView(client, self._control)
         self._slot = Slot(
-            *(client, self._options, index, self._reader, self._generation, self.flow),
+            *(client, self._options, shared.index, self._reader, self._generation, self.flow),
             *(self._read_size, self._greedy, metrics, shared.counts),
         )
         self._stages = [make(self._slot) for make in options.stages]
@@ -152,6 +149,13 @@ class Reading:
                 self._earlier_attempts = self._attempts()
         # The source counts the first, and the window the second.
         self._handed_over = self._read_by_window = 0
+
+    def _make_reader(self, client: redis.Redis, consumer: str, make_watch: MakeWatch | None) -> StreamReader:
+        options, keys = self._options, JobKeys(self._options.job)
+        watch = None
+        if make_watch is not None and self._slots > 1:
+            watch = make_watch(client, keys.streams, consumer, keys.consumers(options.generation))
+        return StreamReader(client, options.job, consumer, options.claim_idle_time_s * 1000, watch)
 
     @property
     def requests(self) -> int:

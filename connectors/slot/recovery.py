@@ -9,7 +9,7 @@ from redis.exceptions import ResponseError
 
 from cluster_serving.connectors.slot import failures
 from cluster_serving.connectors.slot.answer import dead_letter
-from cluster_serving.connectors.slot.attempts import Attempts
+from cluster_serving.connectors.slot.attempts import Attempt, Attempts
 from cluster_serving.connectors.slot.base import Slot
 from cluster_serving.connectors.slot.stage import Stage
 from cluster_serving.protocol import columns
@@ -65,14 +65,10 @@ class Recovery:
             self._attempts.forget(entry)
 
     def _try(self, entry: Entry, attempts: int) -> list[Entry]:
-        last, options = self._attempts.last(entry), self._slot.options
-        several = entry.record_count > 1
-        # A first attempt at all records of an entry counts for none of them.
-        most = options.max_deliveries + (several and last.record < 0)
+        """Return the request, if it is computed again; otherwise give up the request, or one of its records."""
+        last = self._attempts.last(entry)
         counted = attempts - last.spent
-        # The process has died while it computed this request alone. If it is late, too, no further attempt will tell.
-        is_convicted = last.crashed or (last.process and last.alone and counted > last.stops and self._is_late(entry))
-        if counted < _MOST_STOPS * most and counted - last.stops < most and not is_convicted:
+        if not self._is_hopeless(entry, last, counted):
             return self._again(entry, last.given_up, last.spent)
         error = PoisonRequest(
             f"given up after {counted} attempts: each time, the process that computed this request died or was "
@@ -80,24 +76,42 @@ class Recovery:
         )
         self._dead_letters.inc()
         self._slot.counts.add(GIVEN_UP)
-        # If the answer of all records cannot be written, the last of them is given up already.
-        if several and last.record >= 0 and str(last.record) not in last.given_up:
-            # It is answered with the others.
-            record = entry.of_record(last.record, columns.Columns(entry.decode()[1])[last.record])
-            letter: Any = DeadLetter.of(record, error, last.traceback).fields()
-            # A full Redis keeps no letter.
-            with contextlib.suppress(ResponseError):
-                self._slot.client.xadd(self._slot.keys.dead_letters, letter, maxlen=MAX_DEAD_LETTERS)
+        # A record that is given up already was the last one, and the answer of all could not be written.
+        if entry.record_count > 1 and last.record >= 0 and str(last.record) not in last.given_up:
+            self._keep_record(entry, last, error)
             given_up = {**last.given_up, str(last.record): error.message}
-            # Attempts at the next one are counted anew.
+            # Attempts at the next record are counted anew.
             return self._again(entry, given_up, attempts, stops=0, excused=0)
+        self._give_up(entry, last, error)
+        return []
+
+    def _is_hopeless(self, entry: Entry, last: Attempt, counted: int) -> bool:
+        """Return True if a request has had its attempts, `counted` since its last record was given up."""
+        # A first attempt at all records of an entry counts for no record.
+        most = self._slot.options.max_deliveries + (entry.record_count > 1 and last.record < 0)
+        if last.crashed or counted >= _MOST_STOPS * most or counted - last.stops >= most:
+            return True
+        # The process has died while it computed this request alone. A late request has no time for a further attempt.
+        has_died = bool(last.process) and last.alone and counted > last.stops
+        return has_died and self._is_late(entry)
+
+    def _keep_record(self, entry: Entry, last: Attempt, error: PoisonRequest) -> None:
+        """Keep a dead letter of the record that was computed last; the record is answered with the others."""
+        record = entry.of_record(last.record, columns.Columns(entry.decode()[1])[last.record])
+        letter: Any = DeadLetter.of(record, error, last.traceback).fields()
+        # A full Redis keeps no letter.
+        with contextlib.suppress(ResponseError):
+            self._slot.client.xadd(self._slot.keys.dead_letters, letter, maxlen=MAX_DEAD_LETTERS)
+
+    def _give_up(self, entry: Entry, last: Attempt, error: PoisonRequest) -> None:
+        """Answer a request with the error, and keep it as a dead letter."""
+        options = self._slot.options
         dead_letter(
             self._slot.client, options.job, options.result_ttl_s, entry, error, last.traceback, version=options.version
         )
         self._attempts.forget(entry)
         self._slot.counts.add(FAILED, entry.record_count, error.code)
         failures.note(entry, error.code, options, self._slot.index)
-        return []
 
     def _is_late(self, entry: Entry) -> bool:
         deadlines = self._slot.flow.deadlines

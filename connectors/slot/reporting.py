@@ -106,7 +106,7 @@ class SlotReporter:
     def loading(self) -> None:
         """Report that the slot begins to load its model.
 
-        The description of its last model stays, and so does the error of the attempt before.
+        The report keeps the description of its last model, and the error of the attempt before.
 
         Raises:
             RedisUnavailable: If Redis refuses a command of the reports; nothing but Flink can then tell of it.

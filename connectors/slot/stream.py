@@ -37,7 +37,7 @@ _TOTAL_WEIGHT = sum(WEIGHTS.values())
 _HEARTBEATS_PER_CLAIM = 10
 _CLAIM_COUNT = 100
 _RECOVERY_PAUSE = 0.002
-# A read of the own pending entries behind this id finds none. Redis takes the very last id for ">".
+# A read of the own pending entries behind this id finds no entry. Redis takes the very last id for ">".
 AFTER_ALL = "18446744073709551615-0"
 # Redis 7.0 says UNBLOCKED to a read that was waiting; 6.2 lets it wait to its end. XINFO says that there is no key.
 GONE = re.compile("NOGROUP|UNBLOCKED|no such key")
@@ -186,8 +186,8 @@ class StreamReader:
         is `recovering` again.
 
         Args:
-            count: Most entries to return, at least 1. The first read that finds several priorities may return so many
-                of each.
+            count: Most entries to return, at least 1. The first read that finds several priorities may return `count`
+                entries of each.
             block_ms: Longest wait for new entries, in milliseconds; None does not wait.
             longest_ms: Milliseconds for which the read goes on in Redis if nothing comes within `block_ms`. While it
                 `waits`, nothing but `read_on` may be called.

@@ -18,7 +18,7 @@ class Failures(AnswerStage):
         self._slot = counts.slot
 
     def answered(self, batch: AnsweredBatch, write_us: int) -> None:
-        """Log a line for each request that has failed, or of which records have."""
+        """Log a line for each request that has failed, or has a record that failed."""
         for answer in batch.failing:
             # Records of different shapes have fields of their own, though none may have failed.
             if codes := answer.codes:

@@ -13,7 +13,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.generations import CANARY, DIVIDED, Generations, is_in_trial
 from cluster_serving.protocol.versions import choose, not_served
 
-# During a canary, requests also come by way of slots of the other generation, which wake nobody.
+# During a canary, requests also come by way of slots of the other generation, which wake no slot here.
 _CANARY_BLOCK_MS = 5
 _HALF = 50
 # A canary that does not take its requests, dead say, does not get them.

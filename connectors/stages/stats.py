@@ -30,8 +30,8 @@ class _Writer(Periodic):
     """Adds the counts of a slot to the hashes of its job once a second.
 
     So counting costs a slot no trip to Redis, and the last batch before a pause is written too. Counts that Redis does
-    not take are kept for the next time; nothing fails because of them. A shadow has only the hash of its generation:
-    its answers are none of the job.
+    not take are kept for the next time; nothing fails because of them. A shadow counts in the hash of its generation
+    alone: no client gets its answers.
     """
 
     def __init__(self, client: redis.Redis, options: RedisOptions, counts: Counts) -> None:

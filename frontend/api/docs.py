@@ -40,6 +40,6 @@ def _completed(method: str, path: str, operation: dict[str, Any]) -> dict[str, A
 
 
 def _named(method: str, path: str) -> str:
-    """Return the name of an operation, of which generators of clients make that of a function."""
+    """Return the name of an operation: generators of clients name their functions after it."""
     words = re.findall(r"[A-Za-z0-9]+", path.replace("{", "by/"))
     return method + "".join(word[0].upper() + word[1:] for word in words)

@@ -21,7 +21,7 @@ _LOOK_EVERY = 1.0
 
 
 def services(v2: V2Service, others: Sequence[Service]) -> list[Service]:
-    """Return both services; neither needs a key, as probes have none, and reflection shows what `/docs` does.
+    """Return both services; neither needs a key, as probes have no key, and reflection shows what `/docs` does.
 
     Health is that of the front end for an empty name, and for the names of the services `others`; any other name is
     that of a model.

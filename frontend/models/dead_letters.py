@@ -20,7 +20,7 @@ _ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
 
 
 def newest_call(job: str) -> Call:
-    """Return the call that reads the latest dead letters, of which each is for `described`."""
+    """Return the call that reads the latest dead letters; `described` takes each of them."""
     return Call(DEAD_LETTERS, [JobKeys(job).dead_letters], [_MOST])
 
 

@@ -74,7 +74,7 @@ class History:
                 log.exception("a sample for the page /ui is missing")
 
     async def sample(self) -> None:
-        """Add a sample of each job that has none of the present step.
+        """Add a sample of each job that has no sample of the present step yet.
 
         Raises:
             ServingError: If Redis cannot be reached.

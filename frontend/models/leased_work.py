@@ -1,4 +1,4 @@
-"""Work queued in Redis, of which each process of each front end takes some (`protocol.asynchronous.leases`)."""
+"""Work queued in Redis: each process of each front end takes a part (`protocol.asynchronous.leases`)."""
 
 import asyncio
 import logging
@@ -116,7 +116,7 @@ class LeasedWork:
 
 
 async def _logged(work: Awaitable[None]) -> None:
-    """Await work, of which another attempt follows if it fails; only errors of the program itself are logged."""
+    """Await work, which is attempted again if it fails; only errors of the program itself are logged."""
     try:
         with suppress(ServingError):
             await work

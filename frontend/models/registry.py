@@ -146,6 +146,10 @@ class PublishedModel:
         return "stopped" if state == "silent" else state
 
 
+State = tuple[PublishedModel | ServingError, int | None]
+"""A model, or the error if its state cannot be read; and the number of the generation of its canary, if it has one."""
+
+
 class ModelRegistry:
     """Models by name and version, read from Redis at most once a second; used by one event loop.
 
@@ -156,7 +160,7 @@ class ModelRegistry:
         dispatch: The way to the jobs.
         jobs: Names of the jobs to serve; empty for all that Redis knows. A Redis Cluster keeps no list of its jobs:
             there they are those of `dispatch`.
-        default: Name of the model of requests that name none; empty for `DEFAULT_JOB`, or else the only model.
+        default: Model of requests that name no model; empty for `DEFAULT_JOB`, or else the only model.
         servables: Models under other names than those of their jobs, instead of `jobs`.
         required: Names of the models without which the front end is not ready; empty for those that `required` lists.
     """
@@ -273,7 +277,7 @@ class ModelRegistry:
         return list(wanted.values())
 
     def default_name(self) -> str:
-        """Return the name of the model of requests that name none, which need not exist."""
+        """Return the name, which need not exist, of the model of requests that name no model."""
         names = list(self._latest)
         if self._default or DEFAULT_JOB in names:
             return self._default or DEFAULT_JOB
@@ -290,7 +294,29 @@ class ModelRegistry:
             raise
 
     async def _read(self) -> None:
-        servables = self._configured or _served_by(await self._known_jobs())
+        """Read the models of all jobs; those of a job whose state cannot be read stay as they were read last."""
+        states = await self._read_states(self._configured or _served_by(await self._known_jobs()))
+        self._note_problems({servable: model for servable, (model, _) in states.items()})
+        now = time.monotonic()
+        models: dict[ServableModel, PublishedModel] = {}
+        for servable, (model, _) in states.items():
+            if isinstance(model, ServingError) or not model.reports:
+                # For instance, one node of a cluster is down.
+                model = self._models.get(servable, PublishedModel.of(servable))
+            models[servable] = model
+        absent = {servable: model for servable, model in models.items() if model.absence}
+        for servable in await self._expected(absent):
+            models[servable] = replace(models[servable], expected=True)
+        canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
+        self._seen_at |= dict.fromkeys(models, now)
+        self._models = self._missed(models, now) | models
+        self._versions = _by_version([*canaries, *self._models.values()])
+        self._latest = {model.name: model for model in self._models.values()}
+        # Last: requests that come during a read, such as the first one, wait for its result.
+        self._read_at = now
+
+    async def _read_states(self, servables: Sequence[ServableModel]) -> dict[ServableModel, State]:
+        """Return the state of each model that the jobs of some servables serve."""
 
         def state(pipeline: Any, job: str) -> None:
             keys = JobKeys(job)
@@ -309,42 +335,34 @@ class ModelRegistry:
         answers, refusals, models_of = await asyncio.gather(
             self._dispatch.ask(jobs, state), self._dispatch.ask(jobs, refusal), self._dispatch.ask(jobs, several)
         )
-        states = {
+        return {
             one: state
             for servable, *replies in zip(servables, answers, refusals, models_of, strict=True)
             for one, state in _states(servable, *replies).items()
         }
-        read = {servable: model for servable, (model, _) in states.items()}
+
+    def _note_problems(self, read: Mapping[ServableModel, PublishedModel | ServingError]) -> None:
+        """Log which jobs cannot be read since now; raise the error of one of them if none can."""
         problems = {servable.job: model for servable, model in read.items() if isinstance(model, ServingError)}
         if problems and all(isinstance(model, ServingError) for model in read.values()):
             raise next(iter(problems.values()))
         for job in problems.keys() - self._problems.keys():
             log.warning("the state of job %s cannot be read: %s", job, problems[job])
         self._problems = problems
-        now = time.monotonic()
-        models: dict[ServableModel, PublishedModel] = {}
-        for servable, model in read.items():
-            if isinstance(model, ServingError) or not model.reports:
-                # For instance, one node of a cluster is down: the models of its jobs stay as they were read last.
-                model = self._models.get(servable, PublishedModel.of(servable))
-            models[servable] = model
-        absent = {servable: model for servable, model in models.items() if model.absence}
-        for servable in await self._expected(absent):
-            models[servable] = replace(models[servable], expected=True)
-        canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
-        self._seen_at |= dict.fromkeys(models, now)
-        # After a FLUSHALL, a job that runs reports itself again within seconds.
+
+    def _missed(
+        self, models: Mapping[ServableModel, PublishedModel], now: float
+    ) -> dict[ServableModel, PublishedModel]:
+        """Return models that were read a moment ago, although Redis has no more of them.
+
+        After a FLUSHALL, a job that runs reports itself again within seconds.
+        """
         hosts = {model.host for model in models.values()}
-        kept = {
+        return {
             one: model
             for one, model in self._models.items()
             if one.job not in hosts and now - self._seen_at[one] < SILENT_AFTER_S
         }
-        self._models = kept | models
-        self._versions = _by_version([*canaries, *self._models.values()])
-        self._latest = {model.name: model for model in self._models.values()}
-        # Last: requests that come during a read, the first one say, wait for its result.
-        self._read_at = now
 
     async def _expected(self, absent: Mapping[ServableModel, PublishedModel]) -> list[ServableModel]:
         """Return those of some servables whose slots may come: a command works on the job, or nothing tells."""
@@ -404,7 +422,7 @@ def _states(
     answer: list[Any] | ServingError,
     refusal: list[Any] | ServingError,
     several: list[Any] | ServingError,
-) -> dict[ServableModel, tuple[PublishedModel | ServingError, int | None]]:
+) -> dict[ServableModel, State]:
     """Return the model of a job as `_state` does; of a job that serves several, each of them under its own name."""
     model, canary = _state(servable, answer, refusal)
     try:
@@ -423,7 +441,7 @@ def _states(
 
 def _state(
     servable: ServableModel, answer: list[Any] | ServingError, refusal: list[Any] | ServingError | None = None
-) -> tuple[PublishedModel | ServingError, int | None]:
+) -> State:
     """Return the model of a job from the replies of Redis, or the error if they cannot be read.
 
     The replies are the reports of slots, the time, and perhaps the generations; of those, the number of the canary is

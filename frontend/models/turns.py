@@ -1,4 +1,4 @@
-"""Many coroutines of one request, of which few begin in one turn of the event loop."""
+"""Many coroutines of one request: only a few begin in one turn of the event loop."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable

@@ -13,7 +13,7 @@ original: Any = import_module("cluster_serving.frontend.proto.original_pb2")
 
 
 def parse(message_type: Any, text: bytes) -> Any:
-    """Parse a message. Bytes that are none of this type raise `InvalidInput`."""
+    """Parse a message. Bytes that are not a message of this type raise `InvalidInput`."""
     try:
         return message_type.FromString(text)
     except DecodeError:

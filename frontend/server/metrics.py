@@ -126,7 +126,7 @@ def total(parts: Sequence[Part]) -> Part:
 
 
 def counted(part: Part) -> Part:
-    """Return the metrics that remain of a process that has ended: counts, and no latest durations."""
+    """Return the metrics of a process that has ended: its counts, without its latest durations."""
     timers = {name: [count, began, []] for name, (count, began, _) in part["timers"].items()}
     return {"families": totals.counted(part["families"]), "timers": timers}
 

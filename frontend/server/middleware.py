@@ -71,13 +71,7 @@ class AccessMiddleware:
         metrics.open_requests += 1
         try:
             try:
-                is_open = path in self._open_paths or path.startswith(self._open_folders)
-                call.client = self._admission.client(_key(headers), needs_key=not is_open)
-                set_caller(call.client, (scope.get("client") or ("",))[0])
-                if scope["method"] == "POST":
-                    await self._admission.wait_for_token(call.client)
-                if scope["query_string"] and not is_open:
-                    self._routes.check_query(scope)
+                await self._admit(call, scope)
             except ServingError as error:
                 call.protocol = self._routes.api_of(scope)
                 await error_response(error, path)(scope, receive, reply)
@@ -99,9 +93,29 @@ class AccessMiddleware:
             if span:
                 span.end_http(scope, status)
             if self._log.enabled:
-                # Escaped as it was sent, so that no line can be forged, and without the query, which may hold anything.
-                sent = scope.get("raw_path", b"").partition(b"?")[0].decode("latin1")[:200]
-                self._log.write(scope["method"], sent, status, seconds, request_id, call.client)
+                self._log.write(scope["method"], _sent_path(scope), status, seconds, request_id, call.client)
+
+    async def _admit(self, call: HttpCall, scope: Scope) -> None:
+        """Find the caller of a request, and wait for its token.
+
+        Raises:
+            ServingError: If the caller needs another API key, or sends too many requests; or if the route does not take
+                the query.
+        """
+        path = scope["path"]
+        is_open = path in self._open_paths or path.startswith(self._open_folders)
+        call.client = self._admission.client(_key(call.headers), needs_key=not is_open)
+        set_caller(call.client, (scope.get("client") or ("",))[0])
+        if scope["method"] == "POST":
+            await self._admission.wait_for_token(call.client)
+        if scope["query_string"] and not is_open:
+            self._routes.check_query(scope)
+
+
+def _sent_path(scope: Scope) -> str:
+    """Return the path as it was sent: escaped, so that no line can be forged, and without the query, maybe a secret."""
+    path: bytes = scope.get("raw_path", b"")
+    return path.partition(b"?")[0].decode("latin1")[:200]
 
 
 def _marks(request_id: bytes, version: str, span: traces.RequestSpan | None) -> list[tuple[bytes, bytes]]:

@@ -65,7 +65,7 @@ class _SendSpan:
 
 
 def begin(tracer: Tracer, traceparent: str) -> RequestSpan | None:
-    """Begin the span of a request with this header, for what the current task does; None if it is not sampled."""
+    """Begin the span of the request that the current task answers; None if the request is not sampled."""
     parent = TraceContext.parse(traceparent)
     context = tracer.begin(parent, SERVICE)
     span = RequestSpan(tracer, context, parent) if context else None

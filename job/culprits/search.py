@@ -27,7 +27,7 @@ class CulpritSearch:
         self._suspects = Suspects()
 
     def puts_off(self, requests: Sequence[Request], flow: SlotFlowControl | None) -> bool:
-        """See `Search.puts_off`: so are the batches of a client whose requests make batches fail."""
+        """See `Search.puts_off`: True for a batch of a client whose requests make batches fail."""
         failing, first = _failing(flow), requests[0].entry
         return failing is not None and not first.one_by_one and failing.is_apart(first.client)
 

@@ -80,7 +80,7 @@ class Context:
             name: A file or a folder in the model folder, such as "encoder.onnx", "net.xml" or "encoder"; empty for the
                 only model there, to which the keys of `config.yaml` apply and the following arguments do not.
             input_shapes: Shapes of one record's inputs, for a model that does not tell them (TorchScript).
-            text: Its input is `text`, of which the `tokenizer.json` beside it makes the model's inputs.
+            text: Its input is `text`; the `tokenizer.json` beside it makes the model's inputs of the text.
             pooling: As the key of `config.yaml`.
             normalize: As the key of `config.yaml`.
 

@@ -52,7 +52,7 @@ class BlockingRead:
         self._connection.begin(*command, *streams, *(">" for _ in streams), limit=block_ms / 1000)
 
     def end(self) -> Replies:
-        """Return the entries of the read; none if it goes on (`waits`), or has found none.
+        """Return the entries of the read; an empty list if it goes on (`waits`), or has found no entries.
 
         Raises:
             redis.RedisError: If Redis cannot be used, or a stream has disappeared.

@@ -158,7 +158,7 @@ class Changes:
             self._end_order(name, order, votes)
 
     def _prepare(self, name: str, known: _Order) -> None:
-        """Load the model of an order beside the one that serves, and tell what becomes of it."""
+        """Load the model of an order beside the one that serves, and report how the load ends."""
         order, votes = known.order, known.votes
         error = None
         if order.action == LOAD:

@@ -41,7 +41,7 @@ def _has_died(attempt: Attempt) -> bool:
 
 
 def _is_pending(client: Any, keys: JobKeys, field: str) -> bool:
-    """Return True if nobody has answered the request of a note: the next one may have ended the process."""
+    """Return True if the request of a note has no answer; after an answer, a later one may have ended the process."""
     priority, _, entry_id = field.partition(":")
     stream = keys.stream(priority)
     return bool(client.exists(stream) and client.xpending_range(stream, GROUP, entry_id, entry_id, 1))

@@ -79,7 +79,7 @@ class TurnSource(SelfClosing, FlatMapFunction):
                 return
 
     def _beat(self) -> float:
-        """Give a sign of life to other slots, and what a long batch holds up; return the seconds until the next one."""
+        """Give a sign of life, and leave what waits behind a long batch to others; return seconds until the next."""
         models, serving = self._table.models, self._table.serving
         if not (self._beats and models and serving):
             return _LOOK_S

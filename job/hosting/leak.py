@@ -53,7 +53,7 @@ class Leak:
 
     @property
     def problem(self) -> str:
-        """Why the model is to be put aside, once it has left as much as it may; else empty."""
+        """Why the model is to be put aside, once it has left more memory than it may; else empty."""
         if not self.is_suspected or self._left < self._limit // 2:
             return ""
         left = (self._left + self._limit // 2) // _MEGABYTE

@@ -16,8 +16,8 @@ from cluster_serving.protocol.scripts import HAND_OVER, Argument, Call, call
 class LeftInRedis:
     """Requests of one job that a consumer has which reads nothing; the first slot that is free claims them.
 
-    A slot looks for them when the generations of the job say that some were left, which it reads all the time. Those
-    that nobody claims are found as those of a silent slot are.
+    A slot looks for them when the generations of the job say that some were left, which it reads all the time. Requests
+    that no slot claims are found as the requests of a silent slot are.
 
     Args:
         host: What the queues of the slot share.

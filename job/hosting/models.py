@@ -90,7 +90,7 @@ class HostedModels:
         self.index = shared.index
         self.has_others = options.model_parallelism > 1
         self._due: deque[Change] = deque()
-        # Models of which Redis has the report of this slot, unless it has lost it.
+        # Models whose report by this slot was written to Redis, which may have lost it.
         self._told: set[str] = set()
         with ExitStack() as opened:
             self.client: redis.Redis = opened.enter_context(connect(options.redis))

@@ -57,7 +57,7 @@ class OtherSlots:
         now = time.monotonic()
         if not self._peers.is_due or (is_idle and now < self._next):
             return set()
-        # The last look of an idle slot has found none that may have died.
+        # The last look, when this slot was idle, has found no slot that may have died.
         self._next = now + _IDLE_S
         names = {stream: name for name in models for stream in JobKeys(name).streams}
         self._peers.look_at(names)

@@ -150,7 +150,7 @@ class ModelQueue:
             self._reader.start_over()
 
     def give(self, replies: Replies, count: int) -> None:
-        """Take requests that a read of several queues has found, of which it takes `count` from a stream at most."""
+        """Take requests that a read of several queues has found; a read takes at most `count` of each stream."""
         self._held += self._reader.found(replies)
         self._is_full = any(len(raw) >= count for _, raw in replies)
 

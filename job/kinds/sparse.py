@@ -63,7 +63,7 @@ def indices_of(name: str, value: SparseTensor) -> Array:
             f"input {name!r} is sparse with indices {type_text(indices.dtype.name, indices.shape)} for "
             f"{values.size} values in {len(shape)} dimensions; expected int64[{len(shape)}, {values.size}]"
         )
-    # Guides of the original show indices with a row per value, its code has a row per dimension.
+    # The guides of the original show a row of indices per value, its code takes a row per dimension: both fit here.
     inside = [rows for rows in layouts if (rows >= 0).all() and (rows < np.array(shape)[:, np.newaxis]).all()]
     if not inside:
         raise InvalidInput(f"input {name!r} is sparse with an index outside its shape {list(shape)}")

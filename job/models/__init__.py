@@ -1,6 +1,6 @@
 """What engines of other distributions and programs import; docs/how-to/convert-models.md has an example.
 
-A name is looked up when it is first used, as the interface of models (`base`) needs none of the rest.
+A name is looked up when it is first used, as the interface of models (`base`) needs no other module.
 """
 
 from importlib import import_module

@@ -79,14 +79,14 @@ class Model(ABC):
         row_wise: True if the engine promises that rows, the first axis of all tensors, do not depend on each other.
         careful: True if a value beyond its range may end the process, such as an index, or keep it in a loop.
         fits: Returns False for inputs by which `predict` may end the process; None if they are checked elsewhere.
-        known: Texts and whole numbers of which the model may make something else than of others.
+        known: Texts and whole numbers that the model may treat in another way than other ones.
         tolerance: Relative difference between the answers of a record alone and in a batch that rounding explains.
         overlaps: True if `start` can be used.
         takes_missing: True if the model computes tables, in which a number may stand for a missing one.
         has_sample: True if the model knows values that it computes, and `sample` returns them.
         counter: Counts the tokens of texts; None without a tokenizer.
         has_pool: True if the engine has a pool of threads that does not survive a fork (`forked`).
-        padded: Names of the inputs whose records may differ in size. If there are any, `predict` also takes and returns
+        padded: Names of the inputs whose records may differ in size. With such inputs, `predict` also takes and returns
             object arrays (n,) with an array of each record (`job.batch.gather`).
         device: Device that computes, as `devices.Reported` names it; set by `load_model`.
         untried: Why `warm_up` has computed nothing; empty if it has.
@@ -126,7 +126,7 @@ class Model(ABC):
 
         Raises:
             InferenceFailed: If the engine fails.
-            InvalidInput: If a value is none that the model knows, such as another category.
+            InvalidInput: If the model does not know a value, such as another category.
             ModelError: If an output named in the options does not exist, where only a call can tell. If the process was
                 forked, and the engine would wait for threads of the parent.
         """

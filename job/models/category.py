@@ -1,4 +1,4 @@
-"""The error for a value that is none of the categories of an input."""
+"""The error for a value that is not a category of an input."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +9,7 @@ _MOST_NAMED = 10
 
 
 def not_a_category(name: str, value: Any, categories: Sequence[Any], at: int | None = None) -> InvalidInput:
-    """Return the error for a value of an input, or of its column `at`, that is none of its categories."""
+    """Return the error for a value that is not a category of an input, or of its column `at`."""
     where = f"input {name!r}" if at is None else f"value {at} of input {name!r}"
     return InvalidInput(f"{where} is {value!r}, which is not one of its categories: {shown(categories)}")
 

@@ -1,4 +1,4 @@
-"""Engines without the libraries that they offer to work with: a model's file needs none of them.
+"""Imports of engines without the optional libraries that they would load: a model's file needs no such library.
 
 XGBoost and LightGBM import scikit-learn and pandas for classes that nothing here uses. These take 100 MB and up to two
 seconds of a processor in each process, at each start and restart.
@@ -51,7 +51,7 @@ def lean(name: str, without: Collection[str]) -> Any:
 
 @contextmanager
 def _missing(names: Collection[str]) -> Iterator[None]:
-    """Let this thread find none of these packages, unless they are imported already."""
+    """Hide these packages from this thread, unless they are imported already."""
     finder = _Without(frozenset(names), threading.get_ident())
     sys.meta_path.insert(0, finder)
     try:

@@ -61,7 +61,7 @@ _LOOP = b'"\x04Loop'
 """Type of a node, as its message has it."""
 
 _MOST_READ = 256 << 20
-"""Largest file, in bytes, of which the nodes are read."""
+"""Largest file, in bytes, whose nodes are read."""
 
 
 def devices() -> Reported:

@@ -119,7 +119,7 @@ class PaddedModel(Wrapper):
             if rounded == longest:
                 raise
             outputs = self._model.predict(self._batch(records, longest))
-            # The model takes the records, but none of the rounded size.
+            # The model takes the records, but not the rounded size.
             self._most = max(longest)
         return [
             self._cut(output, follows, sizes) if follows else output
@@ -265,7 +265,7 @@ def _holds(spec: TensorSpec, value: float) -> bool:
 
 
 def _completed(spec: TensorSpec, seen: Array) -> TensorSpec:
-    """Return the spec of an output of which a batch was seen, for engines that do not tell it (TorchScript)."""
+    """Return the spec of an output after a first batch, for engines that do not tell it (TorchScript)."""
     if spec.shape is not None:
         return spec
     return replace(spec, dtype=spec.dtype or seen.dtype.name, shape=(None, *seen.shape[1:]))

@@ -33,7 +33,7 @@ class TokenCounter:
             wanted: Names of the inputs that count as the prompt, as a JSON list.
             inputs: Inputs of the record. A prompt counts with the tokens that a tokenizer adds, such as `[CLS]`, up to
                 the limit of the model. Of the input `messages`, which is JSON, the texts of all messages count.
-            outputs: Its outputs, of which the text counts: `text`, or else the only one beside `finish_reason`.
+            outputs: Its outputs. The output `text` counts, or else the only one beside `finish_reason`.
         """
         counts = {}
         with suppress(Exception):

@@ -84,7 +84,7 @@ class PieceFunction:
         return PieceFunction(self._on_piece, entries)
 
     def add(self, pieces: Mapping[int, NamedOutputs]) -> Sequence[int]:
-        """Hand pieces to the function; none of them is unwanted."""
+        """Hand pieces to the function; the caller wants all pieces."""
         for index, piece in pieces.items():
             self._on_piece(self._positions[index], piece)
         return ()

@@ -124,7 +124,7 @@ def _value(name: str, text: str, expected: TensorSpec) -> Input:
 
 
 def _run(options: JobOptions, texts: Sequence[str]) -> bool:
-    """Load the folder, compute the record, and print what comes of it; return True if there is a result."""
+    """Load the folder, compute the record, and print the result; return True if there is a result."""
     began = time.perf_counter()
     try:
         trial = Trial.of(options)
@@ -175,7 +175,7 @@ def shown(outputs: Mapping[str, Any]) -> Iterator[str]:
         if isinstance(value, np.ndarray):
             yield f"{name}: {value.dtype}{list(value.shape)} {np.array2string(value, threshold=64, separator=', ')}"
         elif isinstance(value, str) and len(value) > _LONG:
-            # Such as an image in base64, in which nobody reads.
+            # For instance an image in base64, which tells a reader nothing.
             yield f"{name}: {value[:_SHOWN]!r} and {len(value) - _SHOWN:,} more characters"
         else:
             yield f"{name}: {pprint.pformat(value, sort_dicts=False)}"

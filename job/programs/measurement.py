@@ -129,7 +129,7 @@ def _inputs(predictor: Predictor, options: JobOptions) -> Mapping[str, Input]:
     """Return the inputs of a request that the model computes: of zeros, but for texts and images.
 
     Raises:
-        _Unknown: If there are none.
+        _Unknown: If the model does not tell them.
     """
     report = predictor.report()
     if report.in_pieces:

@@ -22,7 +22,7 @@ _DEPTH = 2
 def write(files: Mapping[str, RemoteFile], copy: Callable[[RemoteFile, Path], object], folder: Path) -> bool:
     """Write the picture of files, by path relative to the folder of all models; `copy` copies one to a new file here.
 
-    Return False if it is none of several models: there is no subfolder with a model, or there are versions of one.
+    Return False if the folder is not one of several models: no subfolder has a model, or they are versions of one.
 
     Raises:
         ModelError: If a configuration cannot be fetched.

@@ -33,7 +33,7 @@ A request that hangs leaves two of them, unless it was alone in its batch.
 """
 
 _RELOAD_TIMEOUT = 600.0
-# A call takes unusually long after so many times its usual duration, and not before so many seconds.
+# A call takes unusually long after this many times its usual duration, and not before this many seconds.
 _TIMES_EXPECTED = 10.0
 _SHORTEST_LIMIT = 1.0
 # Weight of the latest call in the usual duration.

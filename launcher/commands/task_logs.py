@@ -11,7 +11,7 @@ from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services.flink_rest import FlinkRest
 
 _POLL_S = 2.0
-# Of Flink's layout; what Python and the engines print has none.
+# A line in Flink's layout; what Python and the engines print has no layout.
 _LEVEL = re.compile(r'(?:\d{4}-\d\d-\d\d [\d:,]+ |\{"time":"[^"]*","level":")(TRACE|DEBUG|INFO|WARN|ERROR)\b')
 
 

@@ -139,7 +139,7 @@ def _checked_keys(entries: list[yaml_file.Entry], warn: Callable[[str], None]) -
             if None not in (value, only) and value != only:
                 remedy = "; for TLS, set redisUrl: rediss://host:port" if "secure" in key else ""
                 raise SettingsError(f"{place}: {name} is {shown(key, FieldInfo(), value)}; expected {only}{remedy}")
-            # A value that says what is so anyway, or nothing, misleads nobody.
+            # The value changes nothing, so the start goes on.
             if value is not None and only is None:
                 warn(f"{place}: {name} has no effect")
     return {key: entry for key, entry in given.items() if key in keys(kind) and entry.value is not None}

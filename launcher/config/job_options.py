@@ -62,7 +62,7 @@ def model_options(config: Config) -> ModelOptions:
 def job_options(
     config: Config, submission: str, payload_folder: str = "", generation: int = 1, version: int = 1
 ) -> JobOptions:
-    """Return all options of the job, of which `submission` identifies this start; see also `jobs.payload_folder`.
+    """Return all options of the job; `submission` identifies this start, and see `jobs.payload_folder`.
 
     `version` is that of a model without versions (`config.versions.resolved`).
     """

@@ -154,7 +154,7 @@ def laid_out(config: Config) -> Config:
 
 
 def default_threads(slots: int) -> int:
-    """Return the threads of each of so many slots, which share the cores."""
+    """Return the threads of a slot, if this number of slots share the cores."""
     return max(1, cgroup.cores() // slots)
 
 
@@ -192,7 +192,7 @@ def hosted(config: Config, options: JobOptions, name: str, folder: Path, version
 
 
 def _at_address(job: ModelOptions, model: ModelOptions, picture: Path) -> ModelOptions:
-    """Return options of a model, of which a picture is here, with its address.
+    """Return options of a model with its address; the options given name a picture of it on this machine.
 
     Code of the model is run if `handler` of the job names its class, which is the same for all models.
     """

@@ -43,7 +43,7 @@ class DeadLetters:
         """Return one dead letter.
 
         Raises:
-            LaunchError: If the job has none of that id.
+            LaunchError: If the job has no letter of that id.
         """
         try:
             entries = self._client.xrange(self._key, letter_id, letter_id)

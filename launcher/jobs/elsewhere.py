@@ -54,8 +54,8 @@ class Elsewhere:
 def find(store: JobStore, here: Collection[str]) -> Elsewhere | None:
     """Return the other Flink of a job that the Flinks at the places `here` do not have; None if there is none.
 
-    The Flink that the job's generation names is asked. A generation of an older version, or of a container, names none:
-    then those that were started on this machine are asked, and heartbeats of slots count.
+    The Flink that the job's generation names is asked. A generation of an older version, or of a container, names no
+    machine: then those that were started on this machine are asked, and heartbeats of slots count.
     """
     serving = store.generations().serving
     named = serving.flink if serving else ""

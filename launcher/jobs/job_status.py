@@ -69,7 +69,7 @@ class JobStatus:
     Attributes:
         name: `jobName`.
         state: Flink's state of a job that Flink has, such as `RUNNING`; `RESTARTING`, or `SILENT`, if Flink calls a job
-            `RUNNING` of which nothing runs, or no slot gives heartbeats. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
+            `RUNNING` although no task runs, or no slot gives heartbeats. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
             of a job that no command has stopped, `LOST` if its Flink does not have it, and `UNKNOWN` if its Flink is
             another one that does not answer.
         since: Time at which the state began, in seconds since the epoch; for a job that Flink has, time of its start.
@@ -179,7 +179,7 @@ def read(config: Config, flink: Flink, name: str) -> JobStatus:
 
 
 def watched(config: Config, flink: Flink, store: JobStore, name: str, seconds: float) -> Iterator[JobStatus]:
-    """Yield the state of a job again and again; of one that runs, with what it did in so many seconds before.
+    """Yield the state of a job again and again; a running job's with what it did in the `seconds` before.
 
     Raises:
         LaunchError: If nothing is known of the job.
@@ -330,7 +330,7 @@ def _as_flink_says(status: JobStatus, flink: Flink, job: Job, is_refused: bool) 
 def _of_living(
     reports: tuple[SlotReport, ...], running: int | None, failure: tuple[float | None, str] | None
 ) -> tuple[SlotReport, ...]:
-    """Return the reports of slots, of which those that died in the latest failure do not load the model yet."""
+    """Return the reports of slots; slots that died in the latest failure do not load the model yet."""
     if running != 0 or not failure or failure[0] is None:
         return reports
     # What Flink says may be some seconds old; a slot that is ready since the failure is alive.

@@ -14,7 +14,7 @@ from cluster_serving.protocol.model_files import MOST_FILES, files
 
 
 def look(config: Config) -> str:
-    """Return the fingerprint of the model that a configuration names now; in words why there is none if so."""
+    """Return the fingerprint of the model that a configuration names now, or in words why it has no fingerprint."""
     try:
         folder, version = versions.resolve(config.model_path, config.model_version)
     except ModelError as error:

@@ -110,7 +110,7 @@ class JobStore:
         self.tell(": ".join(filter(None, [state, error, layout])))
 
     def note_error(self, error: str) -> None:
-        """Record an error that leaves the job as it is, or with an empty text that there is none any more."""
+        """Record an error that leaves the job as it is; an empty text removes the last one."""
         self.write(self.keys.record, ["error", error, "error_time", str(time.time())])
         if error:
             self.tell(error)
@@ -182,7 +182,7 @@ class JobStore:
         self.tell(f"generation {number}: ended")
 
     def hand_over(self, number: int, to: int) -> None:
-        """Hand the requests that were handed over to a generation over to another one."""
+        """Give the requests that were handed over to a generation to another generation."""
         self._hand_over_all([self.keys.handed_to(number)], self.keys.handed_to(to))
 
     def unanswered(self, number: int) -> int:

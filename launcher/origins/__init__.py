@@ -39,7 +39,7 @@ def read(path: Path) -> Taken:
     """Return what can be taken over from the folder, archive or manifest of another server.
 
     Raises:
-        LaunchError: If it is none that is known, or its model cannot be served; the message has the way out.
+        LaunchError: If no known server has such files, or the model cannot be served; the message has the way out.
     """
     if not path.exists():
         raise LaunchError(f"{path} does not exist; name the folder or archive that the other server serves")

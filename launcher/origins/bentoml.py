@@ -55,7 +55,7 @@ _SERVICE = "the code of the service, which is not run: move it into a handler (c
 
 
 def read(path: Path) -> Taken | None:
-    """Return the models of a folder; None if it is none of BentoML's."""
+    """Return the models of a folder; None if BentoML has not written it."""
     if not path.is_dir():
         if path.suffix in (".bento", ".bentomodel"):
             raise LaunchError(f"{path} is an archive: unpack it with tar -xf {path} -C FOLDER, and name the folder")

@@ -20,12 +20,12 @@ FACT = "for people; nothing is to be set"
 class Fields:
     """Names with values, as JSON, YAML or a protobuf message has them.
 
-    A part, a value with fields of its own, counts what was read by itself. What nobody read is in `unread`, so that
-    no field is dropped in silence.
+    A part, a value with fields of its own, counts what was read by itself. Fields that were not read are in `unread`,
+    so that no field is dropped in silence.
 
     Args:
         content: The values by name; null is as good as no field.
-        repeated: Each value is a list, of which the last one counts, as `text_proto.parse` returns them.
+        repeated: Each value is a list, whose last one counts, as `text_proto.parse` returns them.
     """
 
     def __init__(self, content: Mapping[str, Any], repeated: bool = False) -> None:
@@ -53,7 +53,7 @@ class Fields:
         return list(value) if isinstance(value, list) else [value]
 
     def parts(self, name: str) -> list[Fields]:
-        """Return the parts of a field, a list for each of which is told what was read."""
+        """Return the parts of a field, which is a list; each part keeps note of what was read of it."""
         if name not in self._parts:
             values = self.every(name)
             self._parts[name] = [Fields(value, self._repeated) for value in values if isinstance(value, Mapping)]

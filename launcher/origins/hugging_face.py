@@ -37,7 +37,7 @@ _ANSWERS = {
     "LMHeadModel": _TEXT,
     "ForConditionalGeneration": _TEXT,
 }
-"""End of the name of an architecture → what its model file answers, of which a pipeline of transformers makes more."""
+"""End of the name of an architecture → what its model file answers; a pipeline of transformers makes more of it."""
 
 _NEEDLESS = (
     *("README.md", "LICENSE*", "*.safetensors*", "*.bin", "*.h5", "*.msgpack", "*.onnx*", "onnx", "openvino*"),

@@ -179,7 +179,7 @@ def _pair(value: Any, square: bool = True) -> tuple[int, int] | None:
 
 
 def _edge(value: Any, square: bool) -> int | None:
-    """Return the pixels of the shorter edge; None if the size is none."""
+    """Return the pixels of the shorter edge; None if the value is no size."""
     if isinstance(value, int):
         return None if square else value
     return value["shortest_edge"] if isinstance(value, dict) and value.keys() == {"shortest_edge"} else None

@@ -125,7 +125,7 @@ def other(each: Fields, known: str) -> str:
 
 
 def refuse(path: Path, known: str) -> None:
-    """Refuse a file or folder with objects of which none describes a model; return if it has no objects.
+    """Refuse a file or folder if it has objects, and no object describes a model.
 
     Raises:
         LaunchError: With what each object is, and the kinds that are known.

@@ -48,7 +48,7 @@ _WAYS = {
 _ANSWERS = {"LightGBMModel": "probabilities"} | dict.fromkeys(
     ("SKLearnModel", "XGBoostModel", "CatboostModel"), "label"
 )
-"""Class that loads a model → the output that a request gets which names none."""
+"""Class that loads a model → the output of a request that names no output."""
 _REMEDIES = {
     "SKLearnModel": "save the model with skops.io.dump(model, 'model/model.skops')",
     "HuggingFaceRuntime": "export the model with optimum-cli, and take that folder over",

@@ -10,7 +10,7 @@ _MODULES = "modules.json"
 _CONFIG = "config_sentence_transformers.json"
 _LIMITS = "sentence_bert_config.json"
 FILES = (_MODULES, _CONFIG, _LIMITS)
-# What `job.models.text` knows, of which the launcher imports nothing.
+# As in `job.models.text`, which the launcher does not import.
 NO_LIMIT = 1 << 24
 WEIGHTS = "model.safetensors"
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "Sigmoid", "SiLU")

@@ -21,7 +21,7 @@ Message = dict[str, list[Any]]
 
 
 def parse(text: str) -> Message:
-    """Read a message; raise `ValueError` if the text is none."""
+    """Read a message; raise `ValueError` if the text is not a message."""
     tokens = iter([*_joined(token for token in _TOKEN.findall(text) if not token.startswith("#"))])
     try:
         return _message(tokens, "")

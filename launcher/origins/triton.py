@@ -115,7 +115,7 @@ def _files(version: Path, named: str, kind: str) -> dict[str, Source | bytes]:
     suffix = Path(ours).suffix
     if not ours or saved.is_dir() or not own or (Path(own).suffix == suffix and suffix not in _OF_MANY):
         return files
-    # Known here by the end of its name.
+    # Here, the end of its name tells the engine.
     files[f"{version.name}/{ours}"] = files.pop(f"{version.name}/{own}")
     return files
 

@@ -24,7 +24,7 @@ REMEMBER_S = 24 * 3600.0
 _PERCENTILE = 0.95
 _FAR_BELOW, _FAR_ABOVE = 0.5, 2.0
 _ENOUGH = 20
-"""Answers of which a percentile is no chance."""
+"""Answers that are enough for a percentile."""
 
 _BUSY_AFTER_UP, _BUSY_AFTER_DOWN = 0.8, 0.6
 """Share of the time for which each slot computes after a change, as planned; in between nothing changes."""
@@ -47,7 +47,7 @@ class Sample:
         waits: Totals of answered records by the wait in the queue (`JobStats.wait_ms`).
         busy_us: Total of microseconds that slots have computed.
         queued: Number of unanswered requests.
-        oldest_ms: Milliseconds that the oldest request has waited that no slot has read; 0 if there is none.
+        oldest_ms: Milliseconds for which the oldest unread request has waited; 0 without such a request.
         requests_in: Total of requests that slots have read.
         records_in: Total of the records in these.
     """
@@ -158,7 +158,7 @@ class Autoscaler:
         self._recovers = True
 
     def decide(self, sample: Sample) -> Decision | None:
-        """Take a sample, and return the number of slots that the job should have; None while it is right."""
+        """Take a sample, and return the number of slots that the job should have; None if it has that number."""
         self._add(sample)
         slots = sample.slots
         if not self._least <= slots <= self._most:
@@ -233,7 +233,7 @@ class Autoscaler:
     def _is_calm(self, short: _Window, long: _Window) -> bool:
         """Return True if one slot fewer can do the work."""
         sample, fewer = short.last, short.last.slots - 1
-        # Of batches that are still computed nobody knows how busy they keep the slots.
+        # A batch that is still computed does not tell yet how busy it keeps its slot.
         if fewer < self._least or short.is_stalled:
             return False
         if max(short.wait_ms, sample.oldest_ms) > _FAR_BELOW * self._target_ms:

@@ -10,7 +10,7 @@ from cluster_serving.protocol.scripts import BACKLOG, Call, call
 
 
 def sample(store: JobStore, slots: int) -> Sample:
-    """Return what is known now of a job with so many slots, all of which are ready.
+    """Return what is known now of a job with this number of slots, which are all ready.
 
     Raises:
         redis.RedisError: If Redis cannot be used.

@@ -53,7 +53,7 @@ def use(home: FlinkHome) -> None:
 
 
 def make_soon(home: FlinkHome) -> None:
-    """Let a process in the background make the archive from the lists of a cluster, if there are any."""
+    """Let a process in the background make the archive from the lists of a cluster, if it has written lists."""
     if not any(_lists(home).glob("*.list")):
         return
     with (home.logs / "classes.log").open("ab") as log:
@@ -81,7 +81,7 @@ def make(home: FlinkHome) -> None:
             _dump(home)
         for old in sorted(folder.glob("*.jsa"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
             old.unlink()
-    # Unless the cluster was shut down meanwhile.
+    # The cluster may have been shut down meanwhile.
     if home.java_options.exists():
         use(home)
 

@@ -32,7 +32,7 @@ class WatchedModels(NamedTuple):
 
 
 def tasks(config: Config) -> list[str]:
-    """Return what a controller does for a job, by the keys of the configuration; nothing if the job needs none."""
+    """Return what a controller does for a job, by the keys of the configuration; empty without need of one."""
     chosen = {
         "watchModel": config.watch_model,
         f"autoscale from {config.autoscale_min} to {config.autoscale_max}": config.autoscale_max is not None,

@@ -83,7 +83,7 @@ class Gateway(Thread):
 def settings(home: FlinkHome, address: Address, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings with which a Flink of this machine takes submissions of these commands.
 
-    There are none if the options that the user has `chosen` say who reaches the JobManager.
+    Empty if the options that the user has `chosen` say who reaches the JobManager.
     """
     folder = _folder(home)
     shutil.rmtree(folder, ignore_errors=True)
@@ -148,7 +148,7 @@ def _jar(home: FlinkHome) -> Iterator[str]:
 
 
 def _text(answer: str) -> str:
-    """Return the stack trace in an answer of Flink; an answer that has none as it is."""
+    """Return the stack trace in an answer of Flink; an answer without a stack trace as it is."""
     try:
         return str(json.loads(answer)["errors"][-1]).removeprefix("<Exception on server side:\n")
     except (ValueError, KeyError, TypeError, IndexError):

@@ -81,7 +81,7 @@ class FlinkHome:
         return [jar.resolve() for jar in sorted(links, key=lambda jar: ("flink-dist" in jar.name, jar))]
 
     def prepare(self, settings: Mapping[str, Any], log_format: str = "text") -> None:
-        """Write links and configuration: the packaged `config.yaml` with other `settings`, of which None unsets one.
+        """Write links and configuration: the packaged `config.yaml` with other `settings`; None unsets a setting.
 
         `log_format` is the form of the lines of JobManager and TaskManagers: text or json.
         """
@@ -119,7 +119,7 @@ class FlinkHome:
         """Return the environment of Flink's scripts, and through them of the Python in the TaskManager."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("FLINK_", "_FLINK_"))}
         if inherited.get("OMP_NUM_THREADS", "").lower() == "all":
-            # A value of the original's scripts, of which OpenMP would complain.
+            # The scripts of the original set this value; OpenMP would complain about it.
             del inherited["OMP_NUM_THREADS"]
         folders = {
             f"FLINK_{name.upper()}_DIR": str(self.path / name)

@@ -237,7 +237,7 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         return None
 
     def _printed(self) -> str:
-        """Return the output of the main program, of which Flink itself tells the exit code alone."""
+        """Return the output of the main program: Flink itself tells only the exit code."""
         with suppress(LaunchError):
             lines = _PRINTED.findall(self._request("GET", "/jobmanager/log").text)
             return "\n".join(line for line in lines if not line.startswith("---"))

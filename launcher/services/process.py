@@ -50,7 +50,7 @@ class Process(JsonRecord):
         started = start_time(self.pid)
         if started is not None:
             return started == self.started
-        # A later group may have the number, and no leader either: daemons have none.
+        # A later group may have the number, and no leader either, as the groups of daemons do.
         return any(b"services.supervisor" in _command_line(pid) for pid in members(self.pid))
 
     def stop(self, grace: float = 10.0) -> None:

@@ -17,7 +17,7 @@ def find() -> Path:
     """Return the server of `REDIS_HOME`, else one on the `PATH`, else the one of the extra `embedded`.
 
     Raises:
-        LaunchError: If `REDIS_HOME` has none, or if it is unset and there is none at all.
+        LaunchError: If `REDIS_HOME` has no program, or if it is unset and this machine has no program.
     """
     if home := os.environ.get("REDIS_HOME"):
         # Built from source, installed with a prefix, or as the originals' scripts have it.

@@ -163,7 +163,7 @@ class Supervisor:
             time.sleep(FIRST_PAUSE)
 
     def _tell_standby(self) -> None:
-        """Tell the standby the number of the process, of which something may be left when it takes over."""
+        """Tell the standby the number of the process, which may leave something behind when the standby takes over."""
         if self._child is not None and self._standby is not None and self._standby.stdin is not None:
             with contextlib.suppress(OSError):
                 self._standby.stdin.write(b"%d\n" % self._child.pid)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 OURS = "cluster-serving"
 """Name of the distribution that has this package."""
 
-# Flink's jars are part of every Flink; a job in a cluster needs none of ours.
+# Flink's jars are part of every Flink; a job in a cluster does not need ours.
 _LEFT_OUT = {("pyflink", name) for name in ("lib", "opt", "plugins", "examples", "log")} | {
     ("pyarrow", name) for name in ("include", "src")
 }

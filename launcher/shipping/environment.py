@@ -20,7 +20,7 @@ PYTHON = f"{NAME}/{interpreter.PROGRAM}"
 """The interpreter in the unpacked archive."""
 
 _LAYOUT = "1"
-"""Changes with how archives are packed, so that none of an earlier version is used."""
+"""Changes with how archives are packed, so that no archive of an earlier version is used."""
 
 _CODE = ("protocol", "connectors", "job", "embed")
 

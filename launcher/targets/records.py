@@ -73,5 +73,5 @@ def _read(record: Path) -> JobOptions | None:
     try:
         return JobOptions.from_json(record.read_text("utf8"))
     except (OSError, ValueError):
-        # There is none, or it is that of another version.
+        # The file is missing, or another version has written it.
         return None

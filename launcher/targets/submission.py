@@ -78,8 +78,8 @@ def submit_all(
 ) -> tuple[dict[str, str], str]:
     """Submit jobs in one run of `flink run`, which starts a JVM and a Python, and write its output to the file `log`.
 
-    The command has the arguments that name the cluster and the main program, and then those of the program, but for
-    the files with the options of the jobs, each of which is JSON.
+    The command has the arguments that name the cluster and the main program, and then those of the program, but for the
+    files with the options of the jobs, which are JSON.
 
     Return the ids of the jobs that Flink has accepted, by their submissions, and the output.
 
@@ -93,7 +93,7 @@ def submit_all(
 
 @contextlib.contextmanager
 def _files(home: FlinkHome, options: Iterable[str]) -> Iterator[list[str]]:
-    """Provide the arguments that name files with these options, of which each is JSON."""
+    """Provide the arguments that name files with these options, which are JSON."""
     arguments: list[str] = []
     with contextlib.ExitStack() as files:
         for text in options:

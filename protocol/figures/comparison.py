@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cluster_serving.protocol.figures.stats import LATENCY_BOUNDS_MS
 
 MOST_EXAMPLES = 5
-"""Most differences of which the answers are kept."""
+"""Most differences whose answers are kept."""
 
 COUNTS = ("compared", "differing", "serving_failures", "shadow_failures", "skipped")
 """Counters of the hash."""

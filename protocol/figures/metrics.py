@@ -116,7 +116,7 @@ FAILED = Metric(
     "code",
     begins=tuple(error.code for error in (InvalidInput, InferenceFailed, InferenceTimeout, DeadlineExceeded)),
 )
-"""An alert adds up its codes, of which these are the usual ones."""
+"""An alert adds up the series of all codes; these are the usual codes."""
 CLIENT_REQUESTS = Metric(
     "client_requests", COUNTER, "requests", "Requests by client: those of the busiest, and of the others.", "client"
 )

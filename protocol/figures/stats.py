@@ -49,12 +49,12 @@ def latency_of(counts: Sequence[int], part: float) -> float | None:
 
 @dataclass(frozen=True)
 class JobStats:
-    """The totals of a job; a record of a request with several counts as a request.
+    """The totals of a job, where each record counts as a request.
 
     Attributes:
         requests: Number of answered requests.
         failures: Number of requests that were answered with an error.
-        codes: Number of these by the code of their error.
+        codes: Number of failures by the code of the error.
         batches: Number of batches.
         compute_us: Microseconds of computing the batches.
         write_us: Microseconds of writing the answers of the batches.

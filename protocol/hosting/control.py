@@ -32,7 +32,7 @@ class ControlRequest(JsonRecord):
     Attributes:
         action, model: `LOAD` or `UNLOAD`, and the name of a model of a job that serves several; else empty.
         expires: Time, by the clock of Redis in seconds since the epoch, after which the request is dropped.
-        id: Identifier, of which the key of the outcome is made.
+        id: Identifier, which is part of the key of the outcome.
     """
 
     action: str

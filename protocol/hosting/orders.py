@@ -54,7 +54,7 @@ class Order(JsonRecord):
     Attributes:
         action: `LOAD`, `UNLOAD` or `REMOVE`.
         options: Options of a job with this model alone, as JSON, for `LOAD`; else empty.
-        id: Identifier, of which the key of the outcome is made.
+        id: Identifier, which is part of the key of the outcome.
         time: Time of the order, in seconds since the epoch.
     """
 

@@ -27,8 +27,8 @@ from cluster_serving.protocol.values.number_lists import float32_if_exact, is_wh
 from cluster_serving.protocol.values.table import Refused, target_of
 
 _LIMITS = ((b",", 2, 1 << 22, "values"), (b"[{", 2, 1 << 20, "lists"), (b":", 5, 1 << 16, "names"))
-"""Limits of a body: characters of which each costs far more to parse than others, the bytes that JSON has at least for
-each of them (as in `1,`, `[]` and `"":1,`), the most of them, and what they stand for."""
+"""Limits of a body: characters that cost far more to parse than others, the bytes that JSON has at least for each such
+character (as in `1,`, `[]` and `"":1,`), the most such characters, and what they stand for."""
 
 _EXPECTED = 'expected {"instances": [{"name": value, …}]}'
 _SPARSE = ("shape", "data", "indices")
@@ -177,7 +177,7 @@ def _numbers(name: str, value: list[object]) -> Array:
     if types <= NUMBERS:
         with suppress(ValueError):
             array = (np.array if float in types else whole_numbers)(value)
-    # numpy makes integers of more than 64 bits objects.
+    # An array of integers with more than 64 bits is an array of objects.
     if array is None or array.dtype.kind not in "biuf":
         problem = irregularity(value, name, _is_number, "a number of at most 64 bits")
         problem = problem or "its whole numbers are beyond int64, and some are negative"

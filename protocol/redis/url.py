@@ -17,7 +17,7 @@ def check_login(url: str) -> None:
         return
     place, _, query = (rest if separator else url).partition("?")
     login = place.rpartition("@")[0]
-    # A value may have the character, such as the path of a certificate.
+    # The value of a parameter may have an `@`, such as the path of a certificate.
     names = (pair.partition("=")[0] for pair in query.split("&"))
     if _ENDS & set(login) or any("@" in name for name in names):
         raise ValueError(f"the address cannot be read; {HINT}")

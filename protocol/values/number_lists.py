@@ -26,7 +26,7 @@ def is_whole(leaf: object) -> bool:
 
 
 def whole_numbers(values: list[Any]) -> Array:
-    """Return whole numbers, some of which may be written as 1.0: as integers or bool, or objects if 64 bits do not do.
+    """Return whole numbers, also if written as 1.0: as integers or bool, or objects if 64 bits do not do.
 
     Raises:
         ValueError: If the lists differ in length, or `is_whole` is False for a leaf.

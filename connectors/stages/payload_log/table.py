@@ -25,7 +25,7 @@ _TYPES = {
     "code": pa.utf8(),
     "error": pa.utf8(),
 }
-"""Columns that are none of inputs and outputs."""
+"""Columns that are neither inputs nor outputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Segmentation: an image of any size becomes a mask of the same size, a PNG as base64 text, and the area of each class.
 
 Beside this file: a model such as model.onnx, and labels.txt with a label per line. The model's input is float32
-[?, 3, height, width] from 0 to 1, red first; its output is float32 [?, classes, height, width], of which the largest
-number of a pixel is its class. A pixel of the mask is the number of its class, so a viewer shows it nearly black.
+[?, 3, height, width] from 0 to 1, red first; its output is float32 [?, classes, height, width], and the class with the
+largest number is the class of a pixel. A pixel of the mask is the number of its class, so a viewer shows it nearly
+black.
 """
 
 import base64

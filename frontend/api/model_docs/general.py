@@ -21,7 +21,7 @@ _PATIENCE_S = 2.0
 """Most seconds to wait for the reports of the models: the document needs no Redis."""
 
 _OF_ALL = "/predict"
-"""The path of the model of requests that name none."""
+"""The path of the model of requests that name no model."""
 
 _OPERATIONS = {path: operation for operation, path in OPENAI.items()}
 _OF_MODELS = (*PREDICTIONS, "Submission", "Completions", "ChatCompletions", "EmbeddingInput")
@@ -68,7 +68,7 @@ def document(general: Schema, models: Sequence[PublishedModel], default: str) ->
     Args:
         general: The document with examples for any model.
         models: Models that have loaded; without any, the document is returned as it is.
-        default: Name of the model of requests that name none; the first choice.
+        default: Model of requests that name no model; the first choice.
     """
     if not models:
         return general

@@ -29,7 +29,7 @@ class Line(NamedTuple):
 
 
 def read(content: bytes, endpoint: str) -> tuple[list[Line], list[dict[str, Any]]]:
-    """Return the requests of a file, and the errors of lines that are none; empty lines do not count.
+    """Return the requests of a file, and the errors of lines that are no requests; empty lines do not count.
 
     Reading ends after `MOST_ERRORS` errors, since a file of another kind has an error in each line.
     """

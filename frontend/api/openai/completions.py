@@ -127,7 +127,7 @@ def prompt_of(report: SlotReport) -> TensorSpec:
 
 
 def takes(report: SlotReport) -> frozenset[str]:
-    """Return what a model answers: `completions` and `chat`, of which it takes nothing but their parameters.
+    """Return what a model answers: `completions` or `chat`, if it takes no input beside their parameters.
 
     A generator without `outputs` does not tell them; one that takes `messages` is a chat.
     """

@@ -12,7 +12,7 @@ _LONGEST_TYPE = 1024
 
 
 class Part(NamedTuple):
-    """A field of a form: its content, and the name of the file, empty if it is none."""
+    """A field of a form: its content, and the name of the file, empty for a field that is no file."""
 
     content: bytes
     filename: str = ""

@@ -27,7 +27,7 @@ class CompletionStream:
         self._codec = codec
         self._fields = codec.started(model, in_pieces=True)
         if asked.include_usage:
-            # In all events but the last one there is none.
+            # All events but the last one have no usage.
             self._fields |= {"usage": None}
         self._tells_usage = asked.include_usage
         self._choices, self._per_prompt = len(asked.records), asked.per_prompt

@@ -31,7 +31,7 @@ _FLOATS = ("float32", "")
 
 
 def instances_of(content: Mapping[str, Any], most: int) -> list[Any]:
-    """Return the instances of a body that `parse` has read, of which there may be `most`."""
+    """Return the instances of a body that `parse` has read: at most `most`."""
     instances = content.get("instances")
     if not isinstance(instances, list):
         problem = "has no 'instances'" if instances is None else f"has {kind_of(instances)} as 'instances'"

@@ -144,8 +144,8 @@ class _RequestRoutes:
 
         An instance that fails has an event `error`, and the others go on.
 
-        The stream goes on after the pieces of these ids, one for each instance; so does the id of an event have those
-        of the latest pieces of all. The end of the connection does not stop the request.
+        The stream goes on after the pieces of these ids, one for each instance; the id of an event lists the latest
+        pieces of all instances. The end of the connection does not stop the request.
         """
         if first:
             yield events.event(dumps({"id": str(ticket)}), "request")

@@ -1,6 +1,6 @@
 """Requests whose results are fetched later, apart from HTTP.
 
-A front end remembers none of these requests: an id names the job and the results, and Redis has the rest. So any front
+A front end remembers no such request: an id names the job and the results, and Redis has the rest. So any front
 end of the same Redis answers for any request, and no request is lost with a front end.
 """
 

@@ -268,7 +268,7 @@ def _stacked(name: str, parts: Sequence[Array]) -> Array:
 
 
 def output_of(name: str, known: Sequence[str]) -> str:
-    """Return the output of the model that a request means: of the only one, a name that tells none, too."""
+    """Return the output of the model that a request means; the name of an only output does not matter."""
     return known[0] if len(known) == 1 and name not in known and _CODECS_OUTPUT.fullmatch(name) else name
 
 

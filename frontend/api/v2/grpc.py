@@ -76,7 +76,7 @@ def service(front: FrontEnd, v2: V2Service) -> Service:
 
 @dataclass(frozen=True, slots=True)
 class _Codec(V2Codec):
-    """The codec of a message, of which `decode` gets the bytes if it is large.
+    """The codec of a message; `decode` gets the bytes of a large one.
 
     Attributes:
         reading_cost: Cost of reading the message.

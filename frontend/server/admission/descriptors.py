@@ -1,4 +1,4 @@
-"""Open files of this process, of which each connection is one: their limit bounds the connections that it can take."""
+"""Open files of this process: each connection is one, so the limit of open files bounds the connections."""
 
 import logging
 import resource

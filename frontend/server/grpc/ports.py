@@ -19,7 +19,7 @@ def count_connections(port: int) -> int:
     count = 0
     for sock in borrowed(port):
         with contextlib.suppress(OSError):
-            # The socket that accepts connections is none of them.
+            # The socket that accepts connections does not count.
             count += not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     return count
 

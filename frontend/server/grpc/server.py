@@ -142,7 +142,7 @@ class GrpcServer:
             maximum_concurrent_rpcs=options.max_connections,
         )
         self._server.add_generic_rpc_handlers(tuple(map(self._handler, self._services)))
-        # A second front end of this machine finds the port taken that nobody has chosen.
+        # A second front end of this machine may find the default port taken.
         candidates = [options.grpc_port] if options.has_own_grpc_port else [earlier or options.grpc_port, 0]
         for wanted in candidates:
             # gRPC would write lines of its own about a port that is taken.
@@ -347,7 +347,7 @@ class _Reception:
 
 
 class _MeteredStream:
-    """The messages of a stream, of which only as many are taken as there is memory for those without a reply."""
+    """The messages of a stream: the next one is taken when the messages without a reply leave memory for it."""
 
     def __init__(self, messages: AsyncIterator[bytes], body: Share) -> None:
         self._messages = messages

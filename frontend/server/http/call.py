@@ -27,7 +27,7 @@ OTHER = "other"
 
 @dataclass(slots=True)
 class HttpCall:
-    """A request, of which the middleware makes one object for all that answer it.
+    """A request: the middleware makes one object, which all functions that answer the request use.
 
     Attributes:
         body: Memory of its body.

@@ -60,7 +60,7 @@ class Channel:
 
         Raises:
             ConnectionError: If it has ended.
-            asyncio.TimeoutError: If it gives none within `timeout` seconds.
+            asyncio.TimeoutError: If it does not answer within `timeout` seconds.
         """
         number = next(self._numbers)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()

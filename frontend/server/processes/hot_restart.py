@@ -88,7 +88,7 @@ class HotRestart:
         return self._new_processes > 0
 
     def take_over(self) -> None:
-        """Ask the old process for its ports. If there is none, or if it has died, there are none to take over."""
+        """Ask the old process for its ports; without a living old process, there is nothing to take over."""
         if self._old is None:
             return
         with contextlib.suppress(OSError):

@@ -82,7 +82,7 @@ class WorkerServer(AppServer):
         """Return the answer of the first process.
 
         Raises:
-            Overloaded: If it gives none.
+            Overloaded: If it does not answer.
         """
         try:
             return await self._channel.ask(question, value) if self._channel else None

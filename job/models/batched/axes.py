@@ -78,7 +78,7 @@ class Reading:
         ]
 
     def placed(self, rows: Sequence[Array]) -> list[Array]:
-        """Return the model's inputs for records of which each input has one array, with the batch first."""
+        """Return the model's inputs for records that are stacked: one array of each input, with the batch first."""
         if self.fixed is not None:
             rows = [array[np.arange(self.fixed) % len(array)] for array in rows]
         return [
@@ -95,7 +95,7 @@ def take(array: Array, position: int, axis: int) -> Array:
 
 
 def of_record(shape: Shape) -> list[InputReading]:
-    """Return the places of an input of which the shape of a record is known, but not where the model has the batch."""
+    """Return the readings of an input whose records have a known shape, by the places where the batch may be."""
     axes = range(max(1, min(len(shape), 3)))
     return [*(InputReading(axis, shape) for axis in axes), InputReading(None, shape)]
 
@@ -142,7 +142,7 @@ def _whole(specs: Sequence[TensorSpec], anywhere: Mapping[str, Shape]) -> Readin
 def _with_whole(
     reading: Reading, specs: Sequence[TensorSpec], names: Sequence[str], anywhere: Mapping[str, Shape]
 ) -> Reading:
-    """Return a reading of which these inputs are whole tensors."""
+    """Return a reading with these inputs as whole tensors."""
     pairs = zip(specs, reading.places, _whole(specs, anywhere).places, strict=True)
     return replace(reading, places=tuple(whole if spec.name in names else place for spec, place, whole in pairs))
 

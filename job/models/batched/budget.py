@@ -1,4 +1,4 @@
-"""Time for trials, none of which is lost to other processes of a busy machine."""
+"""Time for trials, which other processes of a busy machine do not shorten."""
 
 from __future__ import annotations
 

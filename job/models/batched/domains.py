@@ -38,7 +38,7 @@ Some rules ask for one in each of several columns.
 """
 
 _LONGEST = 3
-"""Number of the longest texts, of which a call has no others: together they may be more than a model takes."""
+"""Number of the longest texts of a call that has no other texts: together, more may be too much for a model."""
 
 _SENTENCE = 8
 """Number of words of a text of several."""
@@ -55,8 +55,8 @@ _OTHER_TEXTS = (
 class _Domain(NamedTuple):
     """Whole numbers of one input: from `least` to `most`, an array like a record of it.
 
-    Of an input with `values`, they are the places of these, the first `own` of which are the model's. No number but
-    negative ones is less than `floor`.
+    If the input has `values`, the numbers are places in `values`, where the first `own` are the model's. Only negative
+    numbers are less than `floor`.
     """
 
     least: int
@@ -77,7 +77,7 @@ class _Domain(NamedTuple):
         return self.last.bit_length()
 
     def of(self, numbers: Array) -> Array:
-        """Return numbers, of which some are too large for their column, as values of the input."""
+        """Return numbers as values of the input; a number that is too large for its column becomes the largest one."""
         places = np.minimum(np.where((numbers >= 0) & (numbers < self.floor), self.floor, numbers), self.most)
         return (places if self.values is None else self.values[places]).astype(self.dtype)
 
@@ -128,7 +128,7 @@ class Domains:
 
     @property
     def is_any(self) -> bool:
-        """True if any input has values to be tried."""
+        """True if an input has values to be tried."""
         return bool(self._domains)
 
     def groups(self, count: int) -> Iterator[list[Record]]:
@@ -151,7 +151,8 @@ class Domains:
             return _upright(drawn.repeat(2)[:count], domain)
 
         def near(domain: _Domain) -> Array:
-            # Some differences of two numbers may count, each of which these have at some places.
+            # The model may look at the difference of two numbers: these numbers have each small difference at some
+            # places.
             first = generator.integers(0, max(0, domain.last - count), endpoint=True)
             return _upright(first + generator.permutation(count), domain)
 
@@ -208,7 +209,7 @@ class Domains:
         return parts
 
     def _made(self, count: int, draw: _Draw) -> list[Record]:
-        """Return so many records with such values in each input that has a domain."""
+        """Return `count` records with values of `draw` in each input that has a domain."""
         drawn = {
             at: np.broadcast_to(domain.of(draw(domain)), (count, *domain.most.shape))
             for at, domain in self._domains.items()

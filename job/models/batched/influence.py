@@ -80,7 +80,7 @@ class _Base(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A part of the search: calls of one size, in which so many `sets` of records become others in turns.
+    """A part of the search: calls of one size, in which `sets` of records become others in turns.
 
     Some records are computed alone, too, if it `is_compared`.
     """
@@ -168,7 +168,7 @@ class Influence:
             yield _Step(middle, tainted, ("nan",))
         if most > middle:
             yield _Step(most, self._usual, (some,))
-            # What is no number follows each pair of places; where there is none, other records do.
+            # NaN shows a dependence of each pair of places; without numbers, other records have to show it.
             yield _Step(most, same, (OTHER,), _FEW if self._has_numbers else sys.maxsize)
             many = varied(self._records, max(most, min(_VALUES, self._most_others)), self._careful)
             self._kinds.append(many)
@@ -294,7 +294,7 @@ class Influence:
         return None
 
     def _resized(self, together: Sequence[Array]) -> int | None:
-        """Return the index of an output of which the row of the first record differs from that alone."""
+        """Return the index of an output whose row of the first record differs from its row alone."""
         own = self._rounding(self._records[0], *map(self._alone, self._records[:2]))
         return next((at for at, array in enumerate(together) if not own.explains(at, array[:1])), None)
 
@@ -353,12 +353,12 @@ class Influence:
     def _moved(
         self, records: Sequence[Record], before: Sequence[Array], changed: Sequence[Record], places: frozenset[int]
     ) -> int | None:
-        """Return the index of an output of which a row changes with records at other places."""
+        """Return the index of an output with a row that changes with records at other places."""
         rest = [place for place in range(len(records)) if place not in places]
         return _differing(before, self._call(changed), rest, lambda: self._call(records))
 
     def _misplaced(self, base: _Base, together: Sequence[Array]) -> int | None:
-        """Return the index of an output of which a row differs from that of its record alone."""
+        """Return the index of an output with a row that differs from the row of its record alone."""
         count = min(len(base.records), len(together[0]))
         chosen = range(count) if count <= _COMPARED else range(0, count, -(-count // _COMPARED))
         alone = {at: self._alone(base.records[at]) for at in chosen}
@@ -400,7 +400,7 @@ class Calls:
         return self.rows(self._compute(self._reading.join(records)), len(records))
 
     def stacked(self, rows: Sequence[Array]) -> list[Array]:
-        """Compute records together, of which each input has one array."""
+        """Compute records that are stacked: one array of each input."""
         return self.rows(self._compute(self._reading.placed(rows)), len(rows[0]))
 
     def rows(self, outputs: Sequence[Array], count: int) -> list[Array]:
@@ -462,7 +462,7 @@ def _loud(array: Array, seed: int) -> Array:
 def _differing(
     before: Sequence[Array], after: Sequence[Array], rest: Sequence[int], again: Callable[[], list[Array]]
 ) -> int | None:
-    """Return the index of an output of which a row at these places is another one after the change.
+    """Return the index of an output that has another row at one of the places after the change.
 
     `again` computes the call before it once more.
     """

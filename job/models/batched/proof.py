@@ -23,7 +23,7 @@ Compute = Callable[[Sequence[Array]], list[Array]]
 """Computes the model's own tensors, as `Model.predict`."""
 
 Draw = Callable[[Reading], list[Record]]
-"""Makes four records of a reading, of which the last is unlike the others."""
+"""Makes four records of a reading; the last one is unlike the others."""
 
 Follow = Callable[[Reading], Sequence[Finding]]
 """Returns what the graph of the model says about each output; nothing if it is not known."""
@@ -39,7 +39,7 @@ _MOST_S = 3.0
 """Seconds after which no further reading with a batch is tried, and no further size if the model refuses all."""
 
 _TOGETHER_MOST = 4
-"""Calls together, and what is around them, take so many times the memory of a record alone."""
+"""Calls together, and what is around them, take this many times the memory of a record alone."""
 
 _SURE = 3
 """Number of draws that a model has to compute before a record is taken for whole tensors."""
@@ -172,7 +172,7 @@ class _Trial:
         return not all(map(equal, zip(once, self._alone(record), strict=True)))
 
     def look_for_influence(self, most: int, careful: bool, known: Sequence[str | int], bounds: Sequence[Array]) -> None:
-        """Search for an output of which a row depends on other records."""
+        """Search for an output with a row that depends on other records."""
         axes = [axis for axis in self.axes() if axis is not None]
         if None in [place.axis for place in self.reading.places] or self.is_random or self.is_brief:
             return
@@ -471,7 +471,7 @@ def _axes(trial: _Trial, inputs: Sequence[TensorSpec], outputs: Sequence[TensorS
 def _problems(
     trial: _Trial, axes: Sequence[int | None], inputs: Sequence[TensorSpec], names: Sequence[str], mixer: str
 ) -> Iterator[str]:
-    """Yield the reasons for which records cannot share a call; `mixer` is what mixes rows that look like a batch."""
+    """Yield the reasons for which records cannot share a call; `mixer` names an operator that mixes the rows."""
     reading = trial.reading
     if trial.is_random:
         yield "its outputs differ from call to call: it draws random numbers, or keeps a state between calls"

@@ -37,11 +37,11 @@ _TEXTS = {
 
 
 def sizes(reading: Reading, weights: Sequence[int] = ()) -> list[int | None]:
-    """Return guesses of the sizes that the records leave free, the smallest first; [None] if they leave none.
+    """Return guesses of the sizes that the model leaves open, the smallest first; [None] if it fixes all sizes.
 
     Args:
         reading: How the inputs are read.
-        weights: Sizes of the weights, one of which the model may need.
+        weights: Sizes of the weights: an open size may have to be one of them.
     """
     shapes = [place.record for place in reading.places]
     if not any(None in shape for shape in shapes):

@@ -17,7 +17,7 @@ _SHARE = 8
 """A call may take this part of the memory that is free, or could be freed."""
 
 _LARGER = 2
-"""Records of so many times the numbers are measured anew."""
+"""Records that have this many times the numbers of the measured ones are measured anew."""
 
 _LEAST_BYTES = 32 << 20
 """Growth of a process that may have other reasons, such as a library that prepares its kernels."""

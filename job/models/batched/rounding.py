@@ -116,7 +116,7 @@ class Rounding:
         return range(tries if self._has_digits else 0)
 
     def _changed(self, number: int) -> Sequence[Array]:
-        """Return the outputs of the record with other last digits, in so many ways."""
+        """Return the outputs of the record with other last digits, in a number of ways."""
         while len(self._tried) <= number:
             # Each second one in the other direction: of two numbers, one is the larger one once if their signs differ.
             generator = np.random.default_rng(len(self._tried) // 2)

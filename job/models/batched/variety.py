@@ -46,7 +46,7 @@ def bounded(record: Record, bounds: Sequence[Array], count: int) -> list[Record]
 
     Args:
         record: A record that the model computes; its whole numbers stay.
-        bounds: Numbers of the model, some of which it may have for each column.
+        bounds: Numbers in the model that it may compare columns with.
         count: Number of records.
     """
     generator = np.random.default_rng(0)
@@ -162,5 +162,5 @@ def _range(arrays: Sequence[Array]) -> tuple[float, float]:
 
 
 def _finite(array: Array) -> Array:
-    """Return the numbers of a record, which a client may have sent, with 0 for those that are none, or infinite."""
+    """Return the numbers of a record, which a client may have sent, with 0 for NaN and infinite ones."""
     return np.where(np.isfinite(array.real), array.real, 0)

@@ -68,7 +68,7 @@ Flow = Callable[[Node, Values], bool]
 
 
 def stops(node: Node, values: Values) -> bool:
-    """Return False: what comes of tensors that are mixed is not known."""
+    """Return False: the operator makes something unknown of mixed tensors."""
     return False
 
 
@@ -84,7 +84,7 @@ def from_first(node: Node, values: Values) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A kind of nodes, of which it is known what they do to rows.
+    """What nodes of one kind do to rows.
 
     Attributes:
         rule: See `Rule`. It gets constants and rows, and raises `Unknown` for what it was not made for.
@@ -93,7 +93,7 @@ class Operator:
         scales: What is mixed is multiplied by the other inputs, and lost if these are zero.
         picks: The operator takes some elements of its first input.
         takes_sizes: The rule takes numbers that depend on the number of records, too.
-        takes_all: The rule takes all tensors of which something is known.
+        takes_all: The rule takes tensors of all kinds but `UNKNOWN`.
     """
 
     rule: Rule
@@ -118,7 +118,7 @@ class Graph:
         outputs: Output of the model → name of its tensor.
         constants: Tensors that the graph has from the start.
         nodes: Operators, each behind those whose tensors it takes.
-        operators: The table of those of which it is known what they do.
+        operators: The table of the known operators.
     """
 
     inputs: Mapping[str, Sizes | None]
@@ -128,7 +128,7 @@ class Graph:
     operators: Mapping[str, Operator]
 
     def matrix_sizes(self, most: int, largest: int) -> list[int]:
-        """Return up to so many (`most`) sizes of the first weights, none of them larger than `largest`."""
+        """Return at most `most` sizes of the first weights, and no size above `largest`."""
         found: dict[int, None] = {}
         for node in self.nodes:
             for name in node.inputs:

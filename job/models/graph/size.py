@@ -12,7 +12,7 @@ _symbols = count(1)
 
 
 class Size(NamedTuple):
-    """A whole number times symbols, of which each stands for a size that is the same for all records of a call.
+    """A whole number times symbols; a symbol stands for a size that is the same for all records of a call.
 
     Attributes:
         number: The number.
@@ -54,7 +54,7 @@ BATCH = Size(1, (_BATCH,))
 
 
 def unknown_size() -> Size:
-    """Return a size of which nothing is known, but that it is the same for all records, in calls of any size."""
+    """Return a size of which only this is known: it is the same for all records, in calls of any size."""
     return Size(1, (next(_symbols),))
 
 

@@ -142,7 +142,7 @@ def numbers(elements: Sequence[Size | None], *, is_scalar: bool = False) -> Valu
 
 
 def small(array: Array) -> Value:
-    """Return a constant with its elements, of which those with a fraction are not known."""
+    """Return a constant with its elements; elements with a fraction count as unknown."""
     elements: Elements | None = None
     if array.ndim < 2 and array.size <= MOST_ELEMENTS and array.dtype.kind in "iufb":
         listed = array.reshape(-1).tolist()

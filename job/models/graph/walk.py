@@ -102,7 +102,7 @@ def _found(operator: Operator, node: Node, inputs: Values) -> Sequence[Value]:
 
 
 def _flowed(operator: Operator, node: Node, inputs: Values) -> Value:
-    """Return what comes of tensors that are mixed."""
+    """Return the result for mixed tensors."""
     given = [value for value in inputs if value is not None]
     mixtures = [value for value in given if value.kind is Kind.MIXED]
     constants = [value for value in given if value.kind is Kind.CONSTANT]

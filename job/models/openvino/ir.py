@@ -183,7 +183,7 @@ def _is_batch(core: Any, network: Any, size: int) -> bool:
 
 
 def _limit(port: Any) -> int | None:
-    """Return the largest size of the first dimension; -1 if any will do, None if there is none or nothing is known."""
+    """Return the largest size of the first dimension, -1 without a limit; None without a known first dimension."""
     shape = port.partial_shape
     return None if shape.rank.is_dynamic or not len(shape) else int(shape[0].get_max_length())
 

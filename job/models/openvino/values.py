@@ -1,4 +1,4 @@
-"""Networks of OpenVINO whose kernels take any values: none of them is a place in a tensor, a size, or a condition."""
+"""Networks of OpenVINO whose kernels take any values: no value is a place in a tensor, a size, or a condition."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _ANY = named(
     "Multiply Negative NotEqual Power PRelu Relu Result Round ScaledDotProductAttention Select Selu Sigmoid Sign Sin "
     "Sinh SoftMax Softmax SoftPlus SoftSign Sqrt SquaredDifference Subtract Swish Tan Tanh"
 )
-"""Operators of which all inputs may have any values."""
+"""Operators whose inputs may all have any values."""
 
 _FIRST = named(
     "AdaptiveAvgPool AdaptiveMaxPool Broadcast CumSum DepthToSpace Gather Interpolate MVN NormalizeL2 Pad ReduceL1 "
     "ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape Roll Slice "
     "SpaceToDepth Split Squeeze StridedSlice Tile TopK Transpose Unsqueeze VariadicSplit"
 )
-"""Operators of which the first input may; the others are places or sizes."""
+"""Operators whose first input may have any values; the others are places or sizes."""
 
 _STEPS = {"GRUCell": 2, "GRUSequence": 2, "LSTMCell": 3, "LSTMSequence": 3, "RNNCell": 2, "RNNSequence": 2}
 """Recurrent layers → number of inputs, data and states, that may have any values; those behind them are sizes."""
@@ -41,7 +41,7 @@ _DIVISIONS = named("Divide FloorMod Mod")
 def takes_any(network: Any, checked: frozenset[str] = frozenset()) -> bool:
     """Return True if no operator takes a value of a record for a place, a size or a condition.
 
-    A kernel may end the process on one that is none, such as an index that was made of NaN.
+    A kernel may end the process on a wrong place, such as an index that was made of NaN.
 
     Args:
         network: The network.
@@ -53,7 +53,7 @@ def takes_any(network: Any, checked: frozenset[str] = frozenset()) -> bool:
         if kind == "Parameter":
             fed.add(name)
             continue
-        # The shape of a tensor is none of its values.
+        # The shape of a tensor does not depend on its values.
         given = [] if kind == "ShapeOf" else [port.get_source_output().get_node().get_name() for port in node.inputs()]
         positions = [index for index, source in enumerate(given) if source in fed]
         if not positions:
@@ -82,5 +82,5 @@ def _takes_any(kind: str, node: Any, positions: Sequence[int]) -> bool:
 
 
 def _is_endless(count: Any) -> bool:
-    """Return True for a number of rounds that is none: values alone end such a loop."""
+    """Return True for a number of rounds without a limit: values alone end such a loop."""
     return count.get_type_name() == "Constant" and int(count.get_data().reshape(-1)[0]) < 0

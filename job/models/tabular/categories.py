@@ -17,7 +17,7 @@ class Categories:
 
     Attributes:
         values: Texts, or numbers, in the order of their codes.
-        takes_others: A value that is none of them is a missing one. Otherwise it is refused.
+        takes_others: Another value is a missing one. Otherwise it is refused.
     """
 
     values: Sequence[Any]

@@ -31,7 +31,7 @@ class Features:
         texts: Features that are texts → a text that the model knows; with one of them there is no vector.
         samples: Features of numbers → a number that the model knows, if it does not take any number.
         read: Features that the model reads; None for all. Requests may have the others, but for a vector.
-        categories: Features of which the model computes the codes → their categories.
+        categories: Features whose codes the model computes → their categories.
         takes_codes: Texts of categories may be sent as whole numbers.
 
     Attributes:

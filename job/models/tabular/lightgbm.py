@@ -71,7 +71,7 @@ def _categories(booster: Any, text: str, path: Path) -> dict[str, Categories]:
     """Return the categories of the columns of a data frame, which the file has in their order, without their names.
 
     A column of ordered categories has some, and the file does not say so. A column of numbers that was named as one of
-    categories has none. What the training has seen of each column tells where the two were confused.
+    categories has no categories. What the training has seen of each column tells where the two were confused.
 
     Raises:
         ModelError: If the file does not tell which columns have the categories.

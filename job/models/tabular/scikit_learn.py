@@ -157,8 +157,7 @@ def _complete(part: BaseEstimator) -> None:
     """Give an estimator of an earlier version the parameters that it did not have, with which it computes as before.
 
     Raises:
-        ModelError: If it reads files, or has a parameter of which the answers follow, and that the installed version
-            does not have.
+        ModelError: If it reads files, or has a parameter that changes answers and that the installed version lacks.
     """
     if getattr(part, "input", _CONTENT) != _CONTENT:
         raise ModelError(

@@ -40,7 +40,7 @@ _MODULES = frozenset(
         *("sklearn.metrics._scorer", "sklearn.metrics.pairwise", "sklearn.model_selection._split"),
     }
 )
-"""Modules of which each class and function only computes with what it is given: columns, scores and folds."""
+"""Modules whose classes and functions all compute only with what they are given: columns, scores and folds."""
 
 _OWN = ("sklearn.", "_loss.")
 """Beginnings of the names of types of scikit-learn; `_loss` was one of its modules up to version 1.5."""

@@ -128,7 +128,7 @@ def _load(path: Path, allow_pickle: bool) -> Any:
 
 
 def _find_pickle(content: bytes) -> str | None:
-    """Return the name of a member that `torch.export.load` would unpickle without restrictions, if any."""
+    """Return the name of a member that `torch.export.load` would unpickle without restrictions, or None."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         names = archive.namelist()
         if len(set(names)) < len(names):

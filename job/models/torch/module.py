@@ -125,7 +125,7 @@ class TorchModel(Model):
             candidates = [tuple(dtypes[place % len(dtypes)] for dtypes in likely) for place in range(2)]
         names = [spec.name for spec in self.inputs]
         sizes = {name: batch_shape(shape)[1:] for name, shape in zip(names, shapes, strict=True)}
-        # Shapes of records do not tell where the module has the batch; plain numbers have none.
+        # Shapes of records do not tell where the module has the batch; plain numbers have no batch.
         self.anywhere = frozenset(spec.name for spec in self.inputs if spec.shape is None)
         options = readings(self.inputs, {}, {name: sizes[name] for name in self.anywhere})
         failures = []

@@ -27,7 +27,7 @@ _ALWAYS_QUICK = 8
 
 _RECORDS_IN_TURN_FOR_LATENCY = 2
 _ALIKE = 0.95
-"""Ratio of two figures of which noise may be the reason."""
+"""Ratio of two figures whose difference may be noise."""
 
 _AS_QUICK = 1.1
 """Ratio of the times of one record of two layouts that count as equally quick."""

@@ -98,7 +98,7 @@ def key(options: JobOptions, cores: int) -> str:
 
 
 def read(name: str) -> Measured | None:
-    """Return a measurement; None if there is none of this version."""
+    """Return a measurement; None if this version has not kept it."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         raw = json.loads(_file(name).read_text("utf8"))
         figures = tuple(Figure(**each) for each in raw["figures"])

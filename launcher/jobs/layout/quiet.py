@@ -8,7 +8,7 @@ from cluster_serving.protocol.host import machine
 
 _SAMPLE_S = 0.25
 _SAMPLES = 8
-"""Samples before a measurement, each of which may find the machine quiet: a Flink that has just started is busy."""
+"""Samples before a measurement, until one finds the machine quiet: a Flink that has just started is busy."""
 
 _LEAST_CORES, _SHARE = 0.2, 0.05
 """Cores, or share of all cores, that other programs may use."""

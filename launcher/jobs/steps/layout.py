@@ -9,7 +9,7 @@ from cluster_serving.launcher.jobs.steps.base import Draft
 def decided(draft: Draft) -> Draft:
     """Give configuration and options the layout of the job."""
     if draft.options.hosted:
-        # The models are many: none of them is measured.
+        # A job of many models has no layout: no model is measured.
         return draft
     services = draft.services
     config, options = decision.laid_out(services.target, services.store, draft.config, draft.options, draft.before)

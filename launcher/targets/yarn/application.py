@@ -315,7 +315,7 @@ def relocated(loaded: Bundle) -> JobOptions:
 
 
 def settings(config: Config, loaded: Bundle, cores: int) -> dict[str, Any]:
-    """Return Flink's settings for the containers of a job, of which none may have more than `cores` virtual cores.
+    """Return Flink's settings for the containers of a job, which may each have at most `cores` virtual cores.
 
     The options of a job that is scaled or rolled back are not those of the configuration.
     """

@@ -69,7 +69,7 @@ class HadoopFiles:
         return str(target.toString())
 
     def prune(self, used: Collection[str]) -> None:
-        """Remove old files that none of the `used` names: the latest four of each kind stay, and all of the last hour.
+        """Remove old files that are not `used`: the latest four of each kind stay, and all of the last hour.
 
         A file in use is needed when an application starts a container again.
         """

@@ -80,7 +80,7 @@ class Hadoop:
         return _VARIABLE.sub(lambda match: self.get(match[1]), value)
 
     def resource_managers(self) -> list[str]:
-        """Return the URLs of the ResourceManager, of which one is active."""
+        """Return the URLs of the ResourceManagers; one of them is active."""
         scheme = "https" if self.get("yarn.http.policy") == "HTTPS_ONLY" else "http"
         key = f"yarn.resourcemanager.webapp.{'https.' if scheme == 'https' else ''}address"
         ids = [f".{id.strip()}" for id in self.get("yarn.resourcemanager.ha.rm-ids").split(",") if id.strip()]

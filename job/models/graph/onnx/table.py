@@ -1,4 +1,4 @@
-"""The operators of ONNX of which it is known what they do to rows. Of all others, nothing is."""
+"""The operators of ONNX whose effect on rows is known. Of all others, nothing is."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _sliced(node: Node, values: Values) -> Value:
 
 
 def _cut_by_steps(node: Node, values: Values) -> Value:
-    """Return a slice of the first axes, of which a mask has those that lose a bound, or vanish."""
+    """Return a slice of the first axes; masks name the axes that lose a bound, or vanish."""
     starts, ends = sizes(values, 1), sizes(values, 2)
     steps = sizes(values, 3) if optional(values, 3) is not None else (ONE,) * len(starts)
     count = len(starts)
@@ -222,7 +222,7 @@ def _bags(node: Node, values: Values) -> Value:
 
 
 def _is_within(node: Node, places: Sequence[int], size: Size) -> bool:
-    """Return True if an axis has these places; one of which no size is known has at least one element."""
+    """Return True if an axis has these places; an axis of unknown size has at least one element."""
     least = size.number if size.is_number else 1
     return all(-least <= _place(node, at) < least for at in places)
 

@@ -1,4 +1,4 @@
-"""The operators of OpenVINO of which it is known what they do to rows. Of all others, nothing is."""
+"""The operators of OpenVINO whose effect on rows is known. Of all others, nothing is."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def reduced(x: Value, axes: Collection[int], keeps: bool) -> Value:
 
 
 def _over(x: Value, shape: Sequence[Size]) -> Value:
-    """Return what comes of an operator over the axis of the batch."""
+    """Return the result of an operator over the axis of the batch."""
     if x.is_uniform:
         # It depends on the number of records alone.
         raise Unknown

@@ -1,4 +1,4 @@
-"""Arithmetic with the sizes of tensors, of which exporters make the shapes of others."""
+"""Arithmetic with the sizes of tensors: exporters compute the shapes of other tensors by it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def joined(values: Sequence[Value]) -> Value:
 
 
 def elements(value: Value) -> Elements:
-    """Return the numbers of a constant, or of sizes; raise `Unknown` if it is none of them."""
+    """Return the numbers of a constant, or of sizes; raise `Unknown` for other values."""
     if value.kind not in (Kind.CONSTANT, Kind.SIZES):
         raise Unknown
     if value.elements is None:

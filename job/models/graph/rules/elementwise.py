@@ -28,7 +28,7 @@ def elementwise(values: Sequence[Value]) -> Value:
 
 
 def _pairs(batched: Sequence[Value]) -> Value:
-    """Return what comes of rows that are aligned with other axes than their own: each row meets each other one."""
+    """Return the result for rows that are aligned with other axes than their own: each row meets each other row."""
     places = {value.from_right for value in batched}
     for value in batched:
         sizes = value.sizes[::-1]

@@ -19,7 +19,7 @@ def transposed(x: Value, order: Sequence[int]) -> Value:
 
 
 def turned(x: Value) -> Value:
-    """Return matrices with rows as columns; a constant keeps its values, of which only zeros are looked for."""
+    """Return matrices with rows as columns; a constant keeps its values, as they are only searched for zeros."""
     order = [*range(x.rank)]
     order[-2:] = order[-2:][::-1]
     found = transposed(x, order)
@@ -50,7 +50,7 @@ def reshaped(x: Value, target: Elements, *, copies_zero: bool = True) -> Value:
 
     Args:
         x: The tensor.
-        target: Sizes, of which one may be -1 for all that is left.
+        target: Sizes; one may be -1, for all that is left.
         copies_zero: 0 is the size of the input at that place.
     """
     zero = Size(0)

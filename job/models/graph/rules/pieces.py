@@ -54,7 +54,7 @@ def _sum(sizes: Sequence[Size]) -> Size:
 
 
 def _with_mixed(values: Sequence[Value], axis: int) -> Value:
-    """Return what comes of tensors of which some are mixed: a part of the result is."""
+    """Return tensors behind one another, some of them mixed: a part of the result is mixed."""
     if any(value.kind not in (Kind.MIXED, Kind.ROWS, Kind.CONSTANT) for value in values):
         raise Unknown
     for value in values:
@@ -67,7 +67,7 @@ def _with_mixed(values: Sequence[Value], axis: int) -> Value:
 
 
 def _shifted(values: Sequence[Value], axis: int) -> Value:
-    """Return what comes of records that are put behind something else: they are not in the places that they had."""
+    """Return records that are put behind something else: they are not in the places that they had."""
     before = values[0]
     piece = next(value for value in values if value.kind is Kind.PIECE)
     if piece is not values[1] or before.kind is Kind.ROWS or axis_of(axis, piece.rank) != piece.axis:

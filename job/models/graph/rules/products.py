@@ -38,7 +38,7 @@ def _heads(x: Value) -> Value:
 
 
 def _vectors(one: Value, other: Value) -> Value:
-    """Return the product of tensors of which one is a vector."""
+    """Return the product of a vector and another tensor."""
     if not (one.rank and other.rank) or one.rank == other.rank:
         raise Unknown
     if other.rank == 1:
@@ -56,7 +56,7 @@ def _vectors(one: Value, other: Value) -> Value:
 
 
 def _summed(one: Value, other: Value, shape: Sequence[Size]) -> Value:
-    """Return what comes of a sum over the axis of the batch."""
+    """Return the result of a sum over the axis of the batch."""
     pair = (one, other)
     if any(value.is_uniform or (value.kind is Kind.CONSTANT and value.is_zero()) for value in pair):
         raise Unknown
@@ -64,7 +64,7 @@ def _summed(one: Value, other: Value, shape: Sequence[Size]) -> Value:
 
 
 def gemm(one: Value, other: Value, added: Value | None, turns: tuple[bool, bool]) -> Value:
-    """Return the product of two matrices, of which some are transposed before, and a sum."""
+    """Return the product of two matrices, each of them transposed before or not, plus a third tensor."""
     if one.rank != 2 or other.rank != 2:
         raise Unknown
     one, other = (transposed(x, [1, 0]) if turn else x for x, turn in zip((one, other), turns, strict=True))
@@ -78,7 +78,7 @@ def gemm(one: Value, other: Value, added: Value | None, turns: tuple[bool, bool]
 
 
 def einsum(equation: str, values: Sequence[Value]) -> Value:
-    """Return a sum over indices, all of which have names, and none of which is in one tensor twice."""
+    """Return a sum over indices; each index has a name, and occurs at most once in a tensor."""
     left, arrow, result = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if not arrow or "." in equation or len(terms) != len(values):

@@ -82,7 +82,7 @@ def _largest(node: Node, values: Values) -> list[Value]:
 
 
 def _normalized(node: Node, values: Values) -> list[Value]:
-    """Return what the last axes make of themselves, and the statistics, of which nothing is said."""
+    """Return the last axes, normalised over themselves, and statistics that stay unknown."""
     constants(node, values, "weight", "bias")
     x = tensor(node, values, "input")
     count = len(node.get("normalized_shape"))

@@ -35,7 +35,7 @@ def optional(node: Node, values: Values, name: str) -> Value | None:
 
 
 def tensors(node: Node, values: Values, name: str) -> list[Value | None]:
-    """Return an argument that is a list of tensors, some of which may be None."""
+    """Return an argument that is a list of tensors or None."""
     given = node.get(name)
     if not isinstance(given, list):
         raise Unknown

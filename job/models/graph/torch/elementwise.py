@@ -12,7 +12,7 @@ from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value
 
 
 def changed(node: Node, values: Values) -> Value:
-    """Return what comes of the only tensor."""
+    """Return the result for the only tensor."""
     (x,) = values
     if x is None:
         raise Unknown
@@ -24,7 +24,7 @@ def _all(node: Node, values: Values) -> Value:
 
 
 def _scaled(node: Node, values: Values) -> Value:
-    """Return a sum, or a difference, of which a part is multiplied by a number."""
+    """Return a sum, or a difference, with one part multiplied by a number."""
     _check_scale(node)
     return _all(node, values)
 
@@ -103,7 +103,7 @@ def _number(compute: arithmetic.Compute | None) -> Rule:
 
 
 def _size(compute: arithmetic.Compute) -> arithmetic.Compute:
-    """Return a function that gives a result of sizes a symbol if it has none, and is the same for all calls."""
+    """Return a function that gives a result of sizes a symbol if it has no symbol, and is the same for all calls."""
 
     def computed(one: Size, other: Size) -> Size | None:
         found = compute(one, other)

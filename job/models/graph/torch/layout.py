@@ -57,7 +57,7 @@ def _transposed(node: Node, values: Values) -> Value:
 
 
 def axes_in_order(numbers: list[int], rank: int) -> list[int]:
-    """Return axes, some of which may be counted from the last one, as their places."""
+    """Return the places of axes, which may be counted from the last one."""
     return [axis_of(number, rank) for number in numbers]
 
 
@@ -120,7 +120,7 @@ def _tiled(node: Node, values: Values) -> Value:
 
 
 def _repeated(node: Node, values: Values) -> Value:
-    """Return a tensor of which each element is repeated on an axis."""
+    """Return a tensor with each element repeated on an axis."""
     x, times = _self(node, values), size(node, values, "repeats")
     axis = axis_of(node.integer("dim"), x.rank)
     if times is None or times.has_batch or times.number < 1:

@@ -215,7 +215,7 @@ def _second(x: Value) -> tuple[int, Size, Size]:
 
 
 def _over_steps(x: Value, weights: Sequence[Value | None]) -> list[Value]:
-    """Return what comes of records that are the steps of one sequence."""
+    """Return the result for records that are the steps of one sequence."""
     if x.is_uniform or any(weight is None or weight.is_zero() for weight in weights[:2]):
         raise Unknown
     return [mixed()]

@@ -26,7 +26,7 @@ _INLINED = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 """Operators that call a part of the program as it is: name → position of this part, which its inputs follow."""
 
 _NUMBERS = ("self", "other", "exponent")
-"""Arguments of which a number stands for a tensor."""
+"""Arguments that may be a number in place of a tensor."""
 
 _NOWHERE = "\0"
 """Name of what no node makes that is read here."""
