@@ -125,7 +125,7 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, Sequence[Inp
     signature = content.get("signature_name")
     # TensorFlow Serving takes an empty one for the default, too.
     if signature not in (None, "", SIGNATURE):
-        raise InvalidInput(f"signature_name is {str(signature)[:64]!r}; a job serves {SIGNATURE!r} alone")
+        raise InvalidInput(f"signature_name is {shown(signature)}; a job serves {SIGNATURE!r} alone")
     by_column = "inputs" in content
     if by_column == ("instances" in content):
         raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")

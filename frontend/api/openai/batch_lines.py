@@ -9,6 +9,7 @@ import orjson
 from cluster_serving.frontend.api.openai.codecs import Chat, Completions, Embeddings
 from cluster_serving.protocol.errors import RequestTooLarge
 from cluster_serving.protocol.original.json import check_size
+from cluster_serving.protocol.values.lists import shown
 
 ENDPOINTS: Mapping[str, Any] = {
     "/v1/completions": Completions.new,
@@ -79,7 +80,7 @@ def _line(text: bytes, endpoint: str, names: set[str]) -> tuple[Line | None, str
         return None, "the line has no object 'body'"
     name = content.get("custom_id")
     if not isinstance(name, str) or not name or name in names:
-        return None, f"'custom_id' is {str(name)[:64]!r}; expected a text that no other line has"
+        return None, f"'custom_id' is {shown(name)}; expected a text that no other line has"
     if content.get("method") != "POST" or content.get("url") != endpoint:
         return None, f"'method' and 'url' are not POST and {endpoint}, the endpoint of the batch"
     if content["body"].get("stream"):

@@ -21,6 +21,7 @@ from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json, read_body
 from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.values.lists import shown
 
 _OPEN = ("validating", "in_progress")
 _LONGEST_REQUEST = 256 << 10
@@ -103,7 +104,7 @@ class _BatchRoutes:
             raise InvalidInput(f"there is no parameter {unknown[0][:64]!r}; there are {', '.join(sorted(_BATCH))}")
         endpoint, file_id, metadata = asked.get("endpoint"), asked.get("input_file_id"), asked.get("metadata")
         if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
-            raise InvalidInput(f"'endpoint' is {str(endpoint)[:64]!r}; expected {', '.join(ENDPOINTS)}")
+            raise InvalidInput(f"'endpoint' is {shown(endpoint)}; expected {', '.join(ENDPOINTS)}")
         if asked.get("completion_window") != "24h":
             raise InvalidInput("'completion_window' is not '24h'")
         if not isinstance(file_id, str):

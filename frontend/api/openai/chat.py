@@ -9,6 +9,7 @@ from cluster_serving.frontend.api.openai import completions
 from cluster_serving.frontend.api.openai.parameters import CHAT_DEFAULTS, check_ranges, check_type
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.values.lists import shown
 
 _MESSAGES, _SYSTEM, _USER = "messages", "system", "user"
 _SYSTEMS = _SYSTEM, "developer"
@@ -95,7 +96,7 @@ def _checked_list(given: Any) -> list[dict[str, Any]]:
         for name, (kind, words) in _FIELDS.items():
             value = message.get(name)
             if not (value is None or isinstance(value, kind)) or not _are_objects(value):
-                raise InvalidInput(f"messages[{index}].{name} is {str(value)[:32]!r}; expected {words}, or null")
+                raise InvalidInput(f"messages[{index}].{name} is {shown(value)}; expected {words}, or null")
     return given
 
 

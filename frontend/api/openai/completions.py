@@ -17,6 +17,7 @@ from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
 from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
+from cluster_serving.protocol.values.lists import shown
 
 _STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
 _NUMBERS = frozenset({PROMPT, COMPLETION})
@@ -92,9 +93,9 @@ def to_request(
         raise InvalidInput("'prompt' is not a text; expected a text or a list of texts")
     count, stream = (default if content.get(name) is None else content[name] for name, default in _COUNTS.items())
     if type(count) is not int:
-        raise InvalidInput(f"'n' is {str(count)[:32]!r}; expected a whole number")
+        raise InvalidInput(f"'n' is {shown(count)}; expected a whole number")
     if type(stream) is not bool:
-        raise InvalidInput(f"'stream' is {str(stream)[:32]!r}; expected true or false")
+        raise InvalidInput(f"'stream' is {shown(stream)}; expected true or false")
     check_count("'prompt', by 'n',", len(texts) * count, min(most, MOST_STREAMS))
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
@@ -240,7 +241,7 @@ def _includes_usage(options: Any) -> bool:
     given = {} if options is None else options
     known = isinstance(given, dict) and given.keys() <= _STREAM_OPTIONS
     if not known or not all(type(value) is bool for value in given.values()):
-        raise InvalidInput(f"'stream_options' is {str(options)[:64]!r}; expected {{\"include_usage\": true}}")
+        raise InvalidInput(f"'stream_options' is {shown(options)}; expected {{\"include_usage\": true}}")
     return bool(given.get("include_usage", False))
 
 
@@ -275,5 +276,5 @@ def _value(name: str, value: Any, spec: TensorSpec) -> Input:
     # `logprobs` is a number of completions, and true or false of chats.
     is_truth = isinstance(value, bool) and spec.dtype not in ("", "bool") and name != "logprobs"
     if isinstance(value, str | dict) or is_truth:
-        raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; the model expects {spec}")
+        raise InvalidInput(f"{name!r} is {shown(value)}; the model expects {spec}")
     return to_input(name, value, spec)

@@ -18,6 +18,7 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
 from cluster_serving.protocol.tensors import Encoded, encode
+from cluster_serving.protocol.values.lists import shown
 
 _FORMATS = ("float", "base64")
 _NAMES = ("embedding", "embeddings")
@@ -67,12 +68,12 @@ def read(body: bytes, most: int, described: Mapping[str, SlotReport | None]) -> 
     check_count("'input'", len(items), most)
     form = "float" if (asked := content.get("encoding_format")) is None else asked
     if form not in _FORMATS:
-        raise InvalidInput(f"'encoding_format' is {str(form)[:32]!r}; expected {' or '.join(_FORMATS)}")
+        raise InvalidInput(f"'encoding_format' is {shown(form)}; expected {' or '.join(_FORMATS)}")
     dimensions = content.get("dimensions")
     if dimensions is not None and type(dimensions) is not int:
-        raise InvalidInput(f"'dimensions' is {str(dimensions)[:32]!r}; expected a whole number")
+        raise InvalidInput(f"'dimensions' is {shown(dimensions)}; expected a whole number")
     if not isinstance(content.get("user"), str | None):
-        raise InvalidInput(f"'user' is {str(content['user'])[:32]!r}; expected a text")
+        raise InvalidInput(f"'user' is {shown(content['user'])}; expected a text")
     if all(isinstance(item, str) for item in items):
         spec = prompt_of(report)
         texts = Columns({spec.name: np.stack([text_input(spec, text) for text in items])})

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.values.lists import shown
 
 DEFAULTS: Mapping[str, Any] = {
     "best_of": 1,
@@ -121,4 +122,4 @@ def check_type(name: str, value: Any) -> None:
         return
     kinds, words = _KINDS[type(DEFAULTS.get(name, 0))]
     if type(value) not in kinds or (isinstance(value, list) and not all(isinstance(each, str) for each in value)):
-        raise InvalidInput(f"{name!r} is {str(value)[:32]!r}; expected {words}")
+        raise InvalidInput(f"{name!r} is {shown(value)}; expected {words}")

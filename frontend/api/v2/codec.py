@@ -13,6 +13,7 @@ from cluster_serving.protocol.columns import Outcomes
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import PRIORITIES
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.values.lists import shown
 
 
 class V2Codec(Codec[RecordsRequest, InferResponse]):
@@ -62,7 +63,7 @@ def _seconds(parameters: Mapping[str, Any], timeout: float | None) -> float | No
         raise InvalidInput("the request has a sequence_id, but models keep no state between requests")
     asked = 0 if parameters.get("timeout") is None else parameters["timeout"]
     if type(asked) is not int or asked < 0:
-        raise InvalidInput(f"the parameter timeout is {str(asked)[:32]!r}; expected microseconds as an integer")
+        raise InvalidInput(f"the parameter timeout is {shown(asked)}; expected microseconds as an integer")
     if not asked:
         return timeout
     return asked / 1e6 if timeout is None else min(timeout, asked / 1e6)
@@ -72,7 +73,7 @@ def _priority(parameters: Mapping[str, Any], priority: str) -> str:
     """Return the priority in the queue of the job. As in Triton, 1 is the highest, and 0 the default: the call's."""
     asked = 0 if parameters.get("priority") is None else parameters["priority"]
     if type(asked) is not int or asked < 0:
-        raise InvalidInput(f"the parameter priority is {str(asked)[:32]!r}; expected an integer from 0 up")
+        raise InvalidInput(f"the parameter priority is {shown(asked)}; expected an integer from 0 up")
     return PRIORITIES[min(asked, len(PRIORITIES)) - 1] if asked else priority
 
 

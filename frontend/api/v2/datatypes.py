@@ -19,6 +19,7 @@ from cluster_serving.protocol.inputs import MAX_DIMENSIONS, MAX_STRINGS, Array
 from cluster_serving.protocol.slots import TensorSpec
 from cluster_serving.protocol.values.arrays import of_array, of_lists
 from cluster_serving.protocol.values.floats import pack_floats
+from cluster_serving.protocol.values.lists import shown
 from cluster_serving.protocol.values.table import Refused
 
 BYTES = "BYTES"
@@ -60,7 +61,7 @@ def check(name: str, datatype: object, shape: object) -> tuple[str, tuple[int, .
     """Check the datatype and the shape of an input, and return both."""
     if datatype not in INPUTS:
         known = ", ".join(INPUTS)
-        raise InvalidInput(f"input {name!r} has datatype {str(datatype)[:32]!r}; expected one of {known}")
+        raise InvalidInput(f"input {name!r} has datatype {shown(datatype)}; expected one of {known}")
     if (
         isinstance(shape, str)
         or not isinstance(shape, Sequence)

@@ -24,6 +24,7 @@ from cluster_serving.frontend.server.http.responses import Json, Written, read_b
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD
 from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.values.lists import shown
 
 UNSUPPORTED = (
     "/v2/trace/setting",
@@ -106,14 +107,14 @@ class _V2Routes:
         asked = await self._asked(request, "ready")
         ready = asked.get("ready", False)
         if type(ready) is not bool:
-            raise InvalidInput(f"'ready' is {str(ready)[:64]!r}; expected true or false")
+            raise InvalidInput(f"'ready' is {shown(ready)}; expected true or false")
         return Json(await self._service.index(ready))
 
     async def control(self, action: str, request: Request) -> Response:
         asked = await self._asked(request, "parameters")
         parameters = asked.get("parameters", {})
         if not isinstance(parameters, dict):
-            raise InvalidInput(f"'parameters' is {str(parameters)[:64]!r}; expected an object")
+            raise InvalidInput(f"'parameters' is {shown(parameters)}; expected an object")
         call = call_of(request)
         timeout = self._front.limited(call.timeout)
         await call.unless_gone(self._service.control(request.path_params["name"], action, parameters, timeout))

@@ -20,7 +20,7 @@ def url(serve, report, echo):
 LOOSE = [
     (V2, {"inputs": [TENSOR], "parameters": {"binary_data_output": 1}}, {}, "binary_data_output is not true or"),
     (V2, {"inputs": [TENSOR], "parameters": {"timeout": ""}}, {}, "the parameter timeout is ''"),
-    (V2, {"inputs": [TENSOR], "parameters": {"priority": False}}, {}, "the parameter priority is 'False'"),
+    (V2, {"inputs": [TENSOR], "parameters": {"priority": False}}, {}, "the parameter priority is false"),
     ("/predict", {"instances": [[1]]}, {"x-priority": "HIGH"}, "the header X-Priority is 'HIGH'"),
     ("/predict", {"instances": [[1]]}, [("x-priority", "low")] * 2, "the header X-Priority is 'low, low'"),
     ("/predict", {"instances": [[1]]}, [("x-timeout-ms", "9")] * 2, "the header X-Timeout-Ms is '9, 9'"),

@@ -296,10 +296,10 @@ def test_only_a_completion_is_limited_by_default(read, sent, most):
 @pytest.mark.parametrize(
     ("parameters", "error"),
     [
-        ({"max_tokens": True}, "'max_tokens' is 'True'; expected a whole number"),
+        ({"max_tokens": True}, "'max_tokens' is true; expected a whole number"),
         ({"temperature": "1"}, "'temperature' is '1'; expected a number"),
-        ({"stop": [1]}, "'stop' is '[1]'; expected a text or a list of texts"),
-        ({"logit_bias": []}, "'logit_bias' is '[]'; expected an object"),
+        ({"stop": [1]}, "'stop' is [1]; expected a text or a list of texts"),
+        ({"logit_bias": []}, "'logit_bias' is []; expected an object"),
         ({"stream_options": {"usage": True}}, "'stream_options' is "),
     ],
 )

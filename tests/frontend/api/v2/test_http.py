@@ -214,7 +214,7 @@ def test_wrong_models_versions_and_parameters_are_refused(client, job):
         ("another", "", {}, "404", "there is no model 'another'"),
         (job, "2", {}, "404", "version '2'"),
         (job, "", {"sequence_id": 5}, "400", "sequence_id"),
-        (job, "", {"timeout": -1}, "400", "timeout is .-1"),
+        (job, "", {"timeout": -1}, "400", "timeout is -1"),
     ]:
         with pytest.raises(InferenceServerException, match=message) as raised:
             client.infer(name, inputs, model_version=version, **options)
