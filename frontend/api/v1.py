@@ -24,7 +24,7 @@ from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Image
 from cluster_serving.protocol.original.json import to_input
 from cluster_serving.protocol.results import Outputs
-from cluster_serving.protocol.slots import SlotReport, TensorSpec
+from cluster_serving.protocol.slots import SlotReport, TensorSpec, matched
 from cluster_serving.protocol.tensors import Inputs
 from cluster_serving.protocol.values import utf8
 from cluster_serving.protocol.values.lists import shown
@@ -131,6 +131,9 @@ def read(body: bytes, most: int, report: SlotReport) -> tuple[bool, Sequence[Inp
         raise InvalidInput(f"the body has {'both' if by_column else 'none'} of 'instances' and 'inputs'; expected one")
     rows = _rows(content["inputs"], report.inputs) if by_column else content["instances"]
     named = [_named(index, row, report) for index, row in enumerate(instances.instances_of({"instances": rows}, most))]
+    specs = matched(named[0], report.inputs)
+    if singles := {name for name, spec in specs.items() if spec.record_shape == () and (by_column or spec.column)}:
+        named = [{name: _single(value) if name in singles else value for name, value in row.items()} for row in named]
     records = instances.to_records(named, report, report.already_batched)
     return by_column, records if isinstance(records, Columns) else without_errors(records)
 
@@ -170,6 +173,11 @@ def _named(index: int, row: Any, report: SlotReport) -> dict[str, Any]:
         row = {_only(report.inputs, f"instances[{index}]"): row}
     texts = {spec.name for spec in report.inputs if spec.dtype == "str"}
     return {name: _texts(name, value) if name in texts else value for name, value in row.items()}
+
+
+def _single(value: Any) -> Any:
+    """Return the value of a list of one, which is [n, 1] for an input of [n]."""
+    return value[0] if isinstance(value, list) and len(value) == 1 and not isinstance(value[0], list) else value
 
 
 def _only(specs: Sequence[TensorSpec], place: str) -> str:

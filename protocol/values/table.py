@@ -5,7 +5,7 @@
 | null, NA, NaT                | NaN     | refused          | refused| missing¹| missing            |
 | NaN                          | exact   | refused          | refused| missing¹| missing            |
 | infinity                     | exact   | refused          | refused| refused | refused            |
-| true, false                  | 1, 0    | 1, 0             | exact  | refused | refused            |
+| true, false                  | 1, 0    | 1, 0             | exact  | refused | 1, 0³              |
 | whole number                 | rounded | exact            | 0, 1   | refused | its digits²        |
 | whole number beyond 64 bits  | rounded | refused          | refused| refused | refused            |
 | number with a fraction       | rounded | refused          | refused| refused | refused            |
@@ -17,6 +17,7 @@
 
 ¹ For a column of a table; refused for any other text.
 ² Not of 1.0, which is refused.
+³ As CatBoost reads them.
 
 1.0 is a whole number, and so is a decimal of that value; of JSON, only below 2^53, where a float is what was written.
 A number that the target cannot hold is refused. A whole number of a typed array is never rounded beyond 2^53: it is an
@@ -82,7 +83,7 @@ _RULES: Mapping[Kind, tuple[Rule, ...]] = {
     Kind.NULL: (_M, _N, _N, _M, _M),
     Kind.NAN: (_M, _N, _N, _M, _M),
     Kind.INFINITE: (_E, _N, _N, _N, _N),
-    Kind.BOOL: (_E, _E, _E, _N, _N),
+    Kind.BOOL: (_E, _E, _E, _N, _E),
     Kind.WHOLE: (_R, _E, _E, _N, _E),
     Kind.HUGE: (_R, _N, _N, _N, _N),
     Kind.FRACTION: (_R, _N, _N, _N, _N),

@@ -19,7 +19,8 @@ from cluster_serving.protocol.inputs import Array, Images
 from cluster_serving.protocol.results import Outputs
 from cluster_serving.protocol.slots import SlotReport, TensorSpec, differing, filled, matched
 from cluster_serving.protocol.tensors import Encoded, encode_parts
-from cluster_serving.protocol.values.table import takes_missing
+from cluster_serving.protocol.values.arrays import of_array
+from cluster_serving.protocol.values.table import Refused, takes_missing, target_of
 
 _NONE = InferRequest({})
 
@@ -103,7 +104,7 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
 
     Args:
         inputs: Name → tensor; BYTES as object array of `bytes`, or None for null. An element of BYTES is UTF-8 text if
-            the model takes strings, else an image file.
+            the model takes strings or single numbers, else an image file.
         report: Describes the inputs of the model.
         max_records: Most records that a request may have.
 
@@ -113,7 +114,7 @@ def to_records(inputs: Mapping[str, Array], report: SlotReport, max_records: int
     """
     specs = {spec.name: spec for spec in report.inputs}
     inputs = _by_name(inputs, report.inputs)
-    images = {name for name, array in inputs.items() if array.dtype == object and specs[name].dtype != "str"}
+    images = {name for name, array in inputs.items() if array.dtype == object and not _is_text(specs[name])}
     inputs = {name: array if name in images else _filled(specs[name], array) for name, array in inputs.items()}
     for name, array in inputs.items():
         _check_shape(specs[name], array, name in images)
@@ -167,6 +168,11 @@ def _by_name(inputs: Mapping[str, Array], specs: Sequence[TensorSpec]) -> Mappin
     return {found[name].name: array for name, array in inputs.items() if name in found}
 
 
+def _is_text(spec: TensorSpec) -> bool:
+    """Return True if BYTES for an input are texts: of a number, where records have a single one."""
+    return spec.dtype == "str" or (target_of(spec) is not None and spec.record_shape in ((), (1,)))
+
+
 def _is_codecs(name: str, *others: str) -> bool:
     return not others and _CODECS_NAME.fullmatch(name) is not None
 
@@ -208,21 +214,26 @@ def _check_shape(spec: TensorSpec, array: Array, is_image: bool) -> None:
 
 
 def _strings(spec: TensorSpec, array: Array) -> Array:
-    texts = np.empty(array.size, object)
+    texts = np.empty(array.shape, object)
     for index, item in enumerate(array.flat):
         if item is None:
             if not takes_missing(spec):
                 raise _missing(spec, index)
             continue
         try:
-            texts[index] = item.decode()
+            texts.flat[index] = item.decode()
         except UnicodeDecodeError:
             raise InvalidInput(f"input {spec.name!r} takes text, but element {index} is not UTF-8") from None
-    return texts.reshape(array.shape)
+    if spec.dtype == "str":
+        return texts
+    try:
+        return of_array(texts, spec, typed=False)
+    except Refused as error:
+        raise InvalidInput(f"{error.of(spec.name)}; the model expects {spec}") from None
 
 
 def _missing(spec: TensorSpec, index: int) -> InvalidInput:
-    expected = "a text" if spec.dtype == "str" else "an image file"
+    expected = "a text" if _is_text(spec) else "an image file"
     return InvalidInput(f"input {spec.name!r}: element {index} is null; expected {expected}")
 
 

@@ -21,8 +21,8 @@ _CLASSIFIED = {LABEL: "Class", PROBABILITIES: "Probability"}
 class CatBoostModel(TabularModel):
     """A model whose answers are those of `CatBoostClassifier`, or else of `CatBoostRegressor`.
 
-    NaN is a missing number. Categories are texts, or whole numbers that stand for them; with one of them each feature
-    is an input of its own.
+    NaN is a missing number. Categories are texts, or whole numbers and truth values that stand for them; with one of
+    them each feature is an input of its own.
     """
 
     def __init__(self, files: ModelFiles, options: ModelOptions) -> None:
@@ -45,7 +45,10 @@ class CatBoostModel(TabularModel):
         # A feature without a name has its number.
         named = names if texts or names != [str(at) for at in range(len(names))] else ()
         if vectors := [names[at] for at in model.get_embedding_feature_indices()]:
-            raise ModelError(f"{path} has features that are vectors, {', '.join(vectors)}, which are not served")
+            raise ModelError(
+                f"{path} has features that are vectors, {', '.join(vectors)}, of which it does not tell the length: "
+                "train it with a column for each number, or write a handler (docs/how-to/handlers.md)"
+            )
         self._texts = [(at, name) for at, name in enumerate(names) if name in texts]
         self._serve(Features(named, len(names), options, texts=texts, takes_codes=True), options)
 

@@ -85,7 +85,8 @@ def _of_leaf(step: Any, columns: list[str]) -> Iterator[tuple[str, list[Any]]]:
         if isinstance(value, str):
             yield name, [value]
     if hasattr(step, "missing_values") and step.missing_values is None:
-        yield from ((name, [None]) for name in columns)
+        # Only columns of objects have None.
+        yield from ((name, [None, ""]) for name in columns)
 
 
 def _inner(step: Any) -> Iterator[Any]:

@@ -38,6 +38,8 @@ _THREADED = ("sklearn.ensemble._forest", "sklearn.ensemble._iforest", "sklearn.n
 _POOLED = ("sklearn.ensemble._hist_gradient_boosting", "sklearn.cluster", "sklearn.neighbors")
 """Modules of the estimators that compute with OpenMP."""
 
+_OF_DICTIONARIES = ("DictVectorizer", "FeatureHasher")
+
 _CONTENT = "content"
 """The `input` of a vectorizer of texts, which are sent."""
 
@@ -194,6 +196,14 @@ def _features(model: Any, names: Sequence[str], known: Mapping[str, Sequence[Any
     Raises:
         ModelError: If texts have columns without names, or the rows are not those of a table.
     """
+    first = model
+    while hasattr(first, "steps"):
+        first = first.steps[0][1]
+    if (kind := type(first).__name__) in _OF_DICTIONARIES:
+        raise ModelError(
+            f"{kind} takes dictionaries instead of the rows of a table: train on a data frame, with OneHotEncoder in a "
+            "ColumnTransformer, or write a handler (docs/how-to/handlers.md)"
+        )
     samples = {name: _sample(values) for name, values in known.items()}
     texts = {name: value for name, value in samples.items() if isinstance(value, str)}
     count = getattr(model, "n_features_in_", None)
@@ -212,10 +222,9 @@ def _features(model: Any, names: Sequence[str], known: Mapping[str, Sequence[Any
 
 
 def _sample(values: Sequence[Any]) -> Any:
-    """Return a value that a column knows: a text if there is one, else a number."""
-    for value in values:
-        if isinstance(value, str):
-            return value
+    """Return a value that a column knows: a text if there is one, which is empty only if all are, else a number."""
+    if texts := [value for value in values if isinstance(value, str)]:
+        return next(filter(None, texts), "")
     return next((value for value in values if value is not None and value == value), 0)
 
 

@@ -53,6 +53,21 @@ def test_single_values_are_records(ask, report, job, batched, shape, answer):
     assert ask.post(f"/v1/models/{job}:predict", json={"instances": [1, 2.5]}).json() == {"predictions": answer}
 
 
+@pytest.mark.parametrize(
+    ("column", "body", "answer"),
+    [
+        ("yes", {"instances": [{"x": [1]}, {"x": 2.5}]}, {"predictions": [1, 2.5]}),
+        ("yes", {"inputs": {"x": [[1], [2.5]]}}, {"outputs": [1, 2.5]}),
+        ("", {"inputs": [[1], [2.5]]}, {"outputs": [1, 2.5]}),
+        # A row may be a batch, as in all protocols.
+        ("", {"instances": [[1], [2.5, 3]]}, {"predictions": [[1], [2.5, 3]]}),
+    ],
+)
+def test_a_list_of_one_is_a_single_value_of_a_column(ask, report, job, column, body, answer):
+    report(("x", "float32", (None,), "", column))
+    assert ask.post(f"/v1/models/{job}:predict", json=body).json() == answer
+
+
 def test_rankings_are_values():
     assert v1.write([[[(3, 0.5)]]], False, False) == b'{"predictions":[[{"class":3,"prob":0.5}]]}'
 

@@ -43,7 +43,7 @@ PAIRS = [
     (pd.NaT, NAN, NAN, NO, NO, NO, None, NO, None),
     (NAN, NAN, NAN, NO, NO, NO, None, NO, None),
     (math.inf, math.inf, math.inf, NO, NO, NO, NO, NO, NO),
-    (True, 1.0, 1.0, 1, 1, True, NO, NO, NO),
+    (True, 1.0, 1.0, 1, 1, True, NO, NO, "1"),
     (1, 1.0, 1.0, 1, 1, True, NO, NO, "1"),
     (7, 7.0, 7.0, 7, 7, NO, NO, NO, "7"),
     (-1, -1.0, -1.0, -1, NO, NO, NO, NO, "-1"),

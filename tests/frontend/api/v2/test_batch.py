@@ -69,6 +69,15 @@ def test_bytes_for_numbers_are_images(shape):
         to_records({"image": files.reshape(1, 2)}, report(PICTURES), 10)
 
 
+@pytest.mark.parametrize("shape", [(None,), (None, 1)])
+def test_bytes_for_single_numbers_are_their_texts(shape):
+    column = TensorSpec("n", "float64", shape, column="yes")
+    batch = to_records({"n": from_bytes("n", (3,), [b" 5", b"1e3", None])}, report(column), 10)
+    np.testing.assert_array_equal([record["n"].item() for record in batch.records], [5, 1000, np.nan])
+    with pytest.raises(InvalidInput, match=r"^input 'n': n\[1\]\S* is 'red'; expected a number; the model expects n: "):
+        to_records({"n": from_bytes("n", (2,), [b"5", b"red"])}, report(column), 10)
+
+
 def test_jobs_that_take_batches_get_images_one_by_one():
     inputs = {"image": from_bytes("image", (2,), [b"a", b"b"]), "n": np.array([5, 6])}
     batch = to_records(inputs, report(PICTURES, SCALARS, already_batched=True), 10)

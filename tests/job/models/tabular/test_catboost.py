@@ -133,3 +133,10 @@ def test_whole_numbers_stand_for_their_texts_and_decimals_do_not(tmp_path):
     np.testing.assert_allclose(answers(tmp_path, texts)["value"], model.predict(frame))
     with pytest.raises(InvalidInput, match=r"input 'floor' is 5.0; expected a text or a whole number; the model"):
         answers(tmp_path, [rows[0] | {"floor": 5.0}])
+
+
+def test_features_of_vectors_are_refused_with_what_to_do(tmp_path):
+    pool = catboost.Pool(pd.DataFrame({"v": [[0.0, 1.0], [1.0, 0.0]] * 9}), [0, 1] * 9, embedding_features=["v"])
+    catboost.CatBoostClassifier(**OPTIONS).fit(pool).save_model(str(tmp_path / "model.cbm"))
+    with pytest.raises(ModelError, match="has features that are vectors, v, .* with a column for each number"):
+        load_model(ModelOptions(str(tmp_path)))

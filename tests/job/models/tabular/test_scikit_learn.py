@@ -16,6 +16,7 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
+from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.feature_selection import SelectKBest, f_classif, mutual_info_classif
 from sklearn.impute import SimpleImputer
@@ -183,6 +184,13 @@ def test_columns_may_be_selected_by_their_type(tmp_path):
     model = dumped(tmp_path, make_pipeline(chosen, LogisticRegression(max_iter=500)).fit(frame, y))
     got = load_model(ModelOptions(str(tmp_path))).predict([frame[name].to_numpy()[:20] for name in frame])
     np.testing.assert_array_equal(got[0], model.predict(frame[:20]))
+
+
+def test_a_pipeline_of_dictionaries_is_refused_with_what_to_do(tmp_path):
+    rows, y = [{"city": "Oslo"}, {"city": "Rome"}], [0, 1]
+    dumped(tmp_path, make_pipeline(DictVectorizer(), LogisticRegression()).fit(rows, y))
+    with pytest.raises(ModelError, match="^DictVectorizer takes dictionaries .* OneHotEncoder in a ColumnTransformer"):
+        load_model(ModelOptions(str(tmp_path)))
 
 
 @pytest.mark.parametrize("count", [2, 3, 20])

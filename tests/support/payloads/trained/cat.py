@@ -65,6 +65,12 @@ def _of_class(make: Callable[..., Any], target: Any, table: str, **options: Any)
     return Trained(rows, lambda folder: model.save_model(str(folder / "model.cbm")), answers)
 
 
+def _of_truth_values() -> Trained:
+    rows = rows_of("mixed")
+    model = catboost.CatBoostRegressor(**_FEW, cat_features=[*_CATEGORIES, "is_new"]).fit(rows, frames.score())
+    return Trained(rows, lambda folder: model.save_model(str(folder / "model.cbm")), of_regressor(model))
+
+
 def cases() -> list[Case]:
     """Return all cases of CatBoost."""
     classes, numbers = catboost.CatBoostClassifier, catboost.CatBoostRegressor
@@ -74,7 +80,7 @@ def cases() -> list[Case]:
         *((numbers, loss, target) for loss, target in _SEVERAL),
         *((catboost.CatBoostRanker, loss, "number") for loss in _RANKERS),
     ]
-    found = []
+    found = [Case("CatBoostRegressor truth values", _of_truth_values, is_quick=True)]
     for table in ("mixed", "holes"):
         for make, loss, target in kinds:
             train = partial(_of_class, make, target, table, loss_function=loss)

@@ -13,7 +13,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, VotingRegressor
 from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
 from sklearn.feature_extraction.text import HashingVectorizer, TfidfVectorizer
-from sklearn.impute import SimpleImputer
+from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
@@ -238,6 +238,15 @@ _SPECIAL: dict[str, tuple[Any, Callable[[], Any], Callable[[], Any]]] = {
     "columns left out by one of two": (
         VotingRegressor(
             [(at, make_pipeline(_in_columns((SimpleImputer(), [at])), Ridge())) for at in ("größe", "unit price")]
+        ),
+        *(frames.mixed, frames.score),
+    ),
+    "missing texts counted": (
+        make_pipeline(
+            _in_columns(
+                (MissingIndicator(missing_values=None, features="all"), ["colour"]), (SimpleImputer(), ["größe"])
+            ),
+            Ridge(),
         ),
         *(frames.mixed, frames.score),
     ),
