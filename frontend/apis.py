@@ -23,7 +23,7 @@ from cluster_serving.frontend.server.access_log import AccessLog
 from cluster_serving.frontend.server.grpc.server import GrpcServer
 from cluster_serving.frontend.server.http.call import OTHER
 
-OPEN_PATHS = ("/", "/openapi.json", "/health/", "/v2/health/", *page.PATHS)
+OPEN_PATHS = ("/", "/openapi.json", "/health", "/health/", "/v2/health/", *page.PATHS)
 """Paths that need no API key: pages without data, and health, as probes have no key."""
 
 WRAPPERS: tuple[Callable[[ASGIApp], ASGIApp], ...] = (FormatPrefix,)

@@ -27,6 +27,8 @@ def routes(front: FrontEnd) -> list[Route]:
         Route("/metrics", api.metrics, methods=["GET"]),
         Route("/health/live", api.live, methods=["GET"]),
         Route("/health/ready", api.ready, methods=["GET"]),
+        # As vLLM has it, which load tools and gateways of language models ask before anything else.
+        Route("/health", api.ready, methods=["GET"]),
     ]
 
 

@@ -37,7 +37,9 @@ def test_a_front_end_is_ready_while_its_job_answers_and_again_when_it_does(serve
 def test_a_model_that_declares_no_inputs_is_ready_as_its_slots_say(serve, report, db, job):
     report()
     url = serve("--probeInterval=0.2", "--probeTimeout=0.5").url
-    assert httpx.get(f"{url}/health/ready").json() == {"ready": True}
+    # Tools of vLLM ask the second path.
+    for path in ("/health/ready", "/health"):
+        assert httpx.get(url + path).json() == {"ready": True}
     assert httpx.get(f"{url}/v2/models/{job}/ready").status_code == 200
     # No request can be made up that it would take.
     assert not db.exists(job)
