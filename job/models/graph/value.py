@@ -23,6 +23,10 @@ class Unknown(Exception):
     """Nothing is known about what an operator computes."""
 
 
+class Apart(Unknown):
+    """Nothing is known about what an operator computes, but that it brings no records together."""
+
+
 class Kind(Enum):
     """What the elements of a tensor depend on."""
 
@@ -31,6 +35,7 @@ class Kind(Enum):
     SIZES = "on the number of records, and on nothing else of them"
     MIXED = "on several records"
     PIECE = "on one record each, but some records have none"
+    MEETING = "on records that an operator may have brought together"
     UNKNOWN = "perhaps on all"
 
 
@@ -50,7 +55,7 @@ class Value:
             the same whatever the number of records.
         load: Returns the whole constant, or None if it is not at hand.
         start: Of a piece, the place of its first record.
-        node: Of what is mixed, the operator that has mixed it.
+        node: The operator that has mixed records, or brought them together.
         is_whole: Each element is mixed.
     """
 
@@ -65,6 +70,11 @@ class Value:
     start: int = 0
     node: str = ""
     is_whole: bool = False
+
+    @property
+    def has_records(self) -> bool:
+        """True if its elements depend on what the records are, as far as this is known."""
+        return self.kind in (Kind.ROWS, Kind.PIECE) and not self.is_uniform
 
     @property
     def sizes(self) -> Shape:

@@ -88,7 +88,7 @@ _SMOOTH = (
     "Swish", "Tan", "Tanh",
 )  # fmt: skip
 _BLUNT = ("Abs", "BitwiseNot", "HardSigmoid", "IsInf", "IsNaN", "Not", "Shrink", "Sign", "ThresholdedRelu")
-_PAIRS = ("And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Max", "Min", "Mod", "Or", "PRelu", "Xor")
+_PAIRS = ("And", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Max", "Min", "Or", "PRelu", "Xor")
 
 OPERATORS = {
     **{name: Operator(_changed, through, True) for name in _SMOOTH},
@@ -104,6 +104,7 @@ OPERATORS = {
     "Sub": _operator(_sized(arithmetic.subtracted), through),
     "Mul": _operator(_sized(arithmetic.multiplied), through, scales=True),
     "Div": _operator(_sized(arithmetic.divided), through, scales=True),
+    "Mod": _operator(_sized(arithmetic.remainder)),
     "Equal": _operator(_sized(arithmetic.equal)),
     "Where": _operator(_sized(arithmetic.chosen), _by_choice),
     "Identity": _operator(_same, through),

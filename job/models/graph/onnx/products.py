@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster_serving.job.models.graph.given import constant_or_none, given, integers, optional
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first, through
 from cluster_serving.job.models.graph.rules import windows
 from cluster_serving.job.models.graph.rules.products import einsum, gemm, matmul
-from cluster_serving.job.models.graph.size import ONE, Size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, mixed, rows
+from cluster_serving.job.models.graph.size import Size, unknown_size
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, mixed, rows, same_place
 
 
 def _product(node: Node, values: Values) -> Value:
@@ -90,27 +92,33 @@ def _place(value: Value) -> tuple[int, Size, Size]:
 
 
 def _to_depth(node: Node, values: Values) -> Value:
-    x, block = given(values), node.integer("blocksize")
-    if x.rank != 4 or (x.kind is Kind.ROWS and x.axis != 0):
-        raise Unknown
-    return _blocked(x, Size(block * block), Size(block), ONE)
+    x, block = given(values), Size(node.integer("blocksize"))
+    area = block.times(block)
+    sides = [side.over(block) for side in x.sizes[2:]]
+    return _blocked(x, x.sizes[1].times(area), sides, x.outer.times(area))
 
 
 def _to_space(node: Node, values: Values) -> Value:
-    x, block = given(values), node.integer("blocksize")
-    if x.rank != 4 or (x.kind is Kind.ROWS and x.axis != 0):
+    x, block = given(values), Size(node.integer("blocksize"))
+    area = block.times(block)
+    if x.axis == 1 and node.get("mode", "DCR") != "DCR":
         raise Unknown
-    return _blocked(x, ONE, ONE, Size(block), Size(block * block))
+    return _blocked(x, x.sizes[1].over(area), [side.times(block) for side in x.sizes[2:]], x.outer.over(area))
 
 
-def _blocked(x: Value, more: Size, less: Size, times: Size, channels: Size = ONE) -> Value:
-    batch, depth, *sides = x.sizes
-    depth_size = depth.times(more).over(channels)
-    found = [side.times(times).over(less) for side in sides]
-    if depth_size is None or None in found:
+def _blocked(x: Value, depth: Size | None, sides: Sequence[Size | None], outer: Size | None) -> Value:
+    """Return images whose pixels become channels, or the other way round, in blocks in front of those there are.
+
+    Converters of dilated convolutions do so with records in the place of channels.
+    """
+    if x.rank != 4:
         raise Unknown
-    shape = (batch, depth_size, *(side for side in found if side is not None))
-    return constant(shape) if x.kind is Kind.CONSTANT else rows(shape, 0, x.outer, x.inner, is_uniform=x.is_uniform)
+    shape = (x.sizes[0], depth or unknown_size(), *(side or unknown_size() for side in sides))
+    if x.kind is Kind.CONSTANT or x.axis == 0:
+        return same_place(x, shape)
+    if x.axis != 1 or depth is None or outer is None:
+        raise Unknown
+    return rows(shape, 1, outer, x.inner, is_uniform=x.is_uniform)
 
 
 OPERATORS = {

@@ -56,6 +56,14 @@ def _dynamic_product(node: Node, values: Values) -> Value:
     return mixed()
 
 
+def _dynamic_layer(node: Node, values: Values) -> list[Value]:
+    """Return states of a recurrent layer that rounds all records of a call by one scale."""
+    only_constants(values, 8)
+    if given(values).kind is not Kind.ROWS or given(values).is_uniform or given(values, 1).is_zero():
+        raise Unknown
+    return [mixed()] * len(node.outputs)
+
+
 def _convolved(node: Node, values: Values) -> Value:
     _one_each(values, 1, 2, 6, 7)
     only_constants(values, 3)
@@ -91,6 +99,7 @@ OPERATORS = {
     "QLinearMatMul": Operator(_scaled_product),
     "QLinearConv": Operator(_convolved),
     f"{_OWN}DynamicQuantizeMatMul": Operator(_dynamic_product),
+    f"{_OWN}DynamicQuantizeLSTM": Operator(_dynamic_layer),
     f"{_OWN}QLinearAdd": Operator(_both),
     f"{_OWN}QLinearMul": Operator(_both),
     f"{_OWN}QLinearSigmoid": Operator(_one),

@@ -97,8 +97,8 @@ _SMOOTH = (
 )  # fmt: skip
 _BLUNT = ("Abs", "BitwiseNot", "Clamp", "HSigmoid", "IsFinite", "IsInf", "IsNaN", "LogicalNot", "Sign")
 _PAIRS = (
-    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "FakeQuantize", "FloorMod", "LogicalAnd", "LogicalOr", "LogicalXor",
-    "Maximum", "Minimum", "Mod",
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "FakeQuantize", "LogicalAnd", "LogicalOr", "LogicalXor", "Maximum",
+    "Minimum",
 )  # fmt: skip
 _COMPARISONS = ("Greater", "GreaterEqual", "Less", "LessEqual", "NotEqual")
 _WITH_PARAMETERS = ("PRelu", "Swish")
@@ -121,6 +121,7 @@ OPERATORS = {
     "Subtract": _operator(_sized(arithmetic.subtracted), _aligned),
     "Multiply": _operator(_sized(arithmetic.multiplied), _aligned, scales=True),
     "Divide": _operator(_sized(arithmetic.divided), _aligned, scales=True),
+    **{name: _operator(_sized(arithmetic.remainder), stops) for name in ("FloorMod", "Mod")},
     "Equal": _operator(_sized(arithmetic.equal), stops),
     "Select": _operator(_sized(arithmetic.chosen), _by_choice),
     "Convert": _operator(_converted, _to_float),

@@ -19,7 +19,7 @@ from cluster_serving.job.models.graph.openvino.along import axes
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
 from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, numbers, same_place
+from cluster_serving.job.models.graph.value import Apart, Kind, Unknown, Value, constant, numbers, same_place
 
 CHECKED = "checked"
 """Attribute of a node whose places are checked before the network computes."""
@@ -55,7 +55,7 @@ def _squeezed(node: Node, values: Values) -> Value:
     refuse_sizes(x)
     # Of another size, the axis may stay.
     if not gone or any(x.sizes[at] != ONE for at in axes_of(gone, x.rank)):
-        raise Unknown
+        raise Apart
     return layout.squeezed(x, gone)
 
 
@@ -166,6 +166,8 @@ def _cut(x: Value, bounds: Sequence[_Bound]) -> Value:
         if x.rank != 1 or len(bounds) != 1:
             raise Unknown
         ((_, first, last, pace),) = bounds
+        if _step(pace) is None:
+            raise Unknown
         return numbers(x.elements[_known(first) : _known(last) : _step(pace)])
     refuse_sizes(x)
     if len(axes_of([axis for axis, *_ in bounds], x.rank)) != len(bounds):
@@ -187,11 +189,9 @@ def _known(size: Size | None) -> int:
     return size.number
 
 
-def _step(size: Size | None) -> int:
-    """Return a step; raise `Unknown` if it goes backwards."""
-    if _known(size) < 1:
-        raise Unknown
-    return _known(size)
+def _step(size: Size | None) -> int | None:
+    """Return a step; None if it is not known, or goes backwards."""
+    return size.number if size is not None and size.is_number and size.number > 0 else None
 
 
 def _gathered(node: Node, values: Values) -> Value:
@@ -199,25 +199,28 @@ def _gathered(node: Node, values: Values) -> Value:
     if node.get("batch_dims", 0):
         raise Unknown
     if x.kind is not Kind.ROWS and x.elements is not None and places.elements is not None and x.rank == 1:
-        found = [x.elements[_place(node, at)] for at in places.numbers()]
-        return numbers(found, is_scalar=places.rank == 0)
+        taken = [x.elements[_place(node, at)] for at in places.numbers()]
+        return numbers(taken, is_scalar=places.rank == 0)
     refuse_sizes(x, places)
+    found = pieces.gathered(x, places, axis)
     # Kernels read other memory beyond the end.
     if not node.get(CHECKED) and (
         places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)])
     ):
-        raise Unknown
-    return pieces.gathered(x, places, axis)
+        raise Apart
+    return found
 
 
 def _bags(node: Node, values: Values) -> Value:
     """Return sums of rows of a table, one for the places of each record."""
     table, places = given(values), given(values, 1)
-    if not node.get(CHECKED) or len(values) > 2 or table.kind is not Kind.CONSTANT or places.rank != 2:
+    if len(values) > 2 or table.kind is not Kind.CONSTANT or places.rank != 2:
         raise Unknown
     refuse_sizes(table, places)
     if places.kind is not Kind.ROWS or places.axis:
         raise Unknown
+    if not node.get(CHECKED):
+        raise Apart
     return same_place(places, (places.sizes[0], *table.sizes[1:]), 0)
 
 

@@ -53,6 +53,11 @@ def divided(one: Size, other: Size) -> Size | None:
     return one.over(other)
 
 
+def remainder(one: Size, other: Size) -> Size | None:
+    """Return what is left by a division of numbers that are not negative."""
+    return _number(one, other, lambda a, b: a % b) if one.number >= 0 < other.number else None
+
+
 def equal(one: Size, other: Size) -> Size | None:
     """Return 1 if two numbers are the same, and 0 if they differ; a size is at least 0."""
     if one == other:

@@ -122,7 +122,7 @@ def flattened(x: Value, axis: int) -> Value:
 def expanded(x: Value, target: Elements) -> Value:
     """Return a tensor that is repeated on axes of size 1, to the sizes that it has in common with the target."""
     sizes = tuple(unknown_size() if size is None else size for size in target)
-    if any(size.number < 1 for size in sizes):
+    if any(size.number < 0 for size in sizes):
         raise Unknown
     shape = broadcast([x.sizes, sizes])
     at = next((axis for axis, size in enumerate(shape) if size.has_batch), None)
@@ -163,7 +163,4 @@ def tiled(x: Value, repeats: Elements) -> Value:
 
 def filled(shape: Elements) -> Value:
     """Return a tensor of this shape that has the same number everywhere."""
-    sizes = [unknown_size() if size is None else size for size in shape]
-    if any(size.number < 0 for size in sizes):
-        raise Unknown
-    return expanded(constant([]), tuple(sizes))
+    return expanded(constant([]), shape)

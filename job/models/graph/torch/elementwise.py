@@ -126,12 +126,13 @@ _SMOOTH = (
     "log log10 log1p log2 log_sigmoid logit mish neg reciprocal relu rsqrt selu sigmoid silu sin sinc sinh softplus "
     "sqrt square tan tanh"
 )
-_BLUNT = (
-    "abs bitwise_not ceil clamp clamp_max clamp_min floor frac hardshrink hardsigmoid hardtanh isfinite isinf isnan "
-    "logical_not nan_to_num relu6 round sgn sign signbit softshrink threshold trunc"
-)
+_BLUNT = "abs ceil clamp clamp_max clamp_min floor hardsigmoid hardtanh relu6 round trunc"
 _COMPARISONS = "eq ge gt le lt ne bitwise_and bitwise_or bitwise_xor fmod remainder"
-_PAIRS = "atan2 hypot maximum minimum logaddexp copysign floor_divide logical_and logical_or logical_xor"
+_PAIRS = "copysign floor_divide maximum minimum"
+_SIGNS = "__and__ __or__ __xor__ __lshift__ __rshift__"
+
+POINTWISE = Operator(_all)
+"""An operator of which PyTorch says that it is pointwise."""
 
 OPERATORS = {
     **_operators(_overloads(_SMOOTH, "default"), changed, through),
@@ -139,6 +140,7 @@ OPERATORS = {
     **_operators(_overloads(_BLUNT, "default"), changed),
     **_operators(_overloads(_COMPARISONS, "Tensor", "Scalar"), _all),
     **_operators(_overloads(_PAIRS, "default"), _all),
+    **_operators(_overloads(_SIGNS, "Tensor", "Scalar"), _all),
     **_operators("clamp.Tensor masked_fill.Scalar masked_fill.Tensor lerp.Scalar lerp.Tensor", _all),
     **_operators("addcmul.default addcdiv.default", _all),
     **_operators(_overloads("add sub rsub", "Tensor", "Scalar"), _scaled, _flows_scaled),

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from cluster_serving.job.models.graph.network import Graph, Node, Sizes
 from cluster_serving.job.models.graph.size import Size
 from cluster_serving.job.models.graph.torch.arguments import Taken
+from cluster_serving.job.models.graph.torch.elementwise import POINTWISE
 from cluster_serving.job.models.graph.torch.table import NUMBERS, OPERATORS
 from cluster_serving.job.models.graph.torch.writes import Step, functional
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS, Value, constant, small
@@ -56,7 +57,7 @@ def read(module: fx.GraphModule, inputs: Mapping[str, Sizes | None], outputs: Se
         dict(zip(outputs, found, strict=True)),
         {name: value for name, value in reader.constants.items() if name not in unknown},
         nodes,
-        OPERATORS,
+        {**dict.fromkeys(reader.pointwise, POINTWISE), **OPERATORS},
     )
 
 
@@ -71,12 +72,14 @@ class _Reader:
         steps: The nodes, in order.
         constants: See `Graph`.
         memory: Name of a constant → the memory that it is in.
+        pointwise: Operators that are so, as PyTorch says.
     """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.constants: dict[str, Value] = {}
         self.memory: dict[str, Hashable] = {}
+        self.pointwise: set[str] = set()
         self._count = 0
 
     def add(self, module: fx.GraphModule, names: dict[fx.Node, str]) -> list[str]:
@@ -114,6 +117,8 @@ class _Reader:
     def _called(self, node: fx.Node, names: dict[fx.Node, str]) -> list[str]:
         """Add an operator; return the names of its results."""
         name, count = self._new(), _count(node)
+        if isinstance(node.target, OpOverload) and torch.Tag.pointwise in node.target.tags:
+            self.pointwise.add(_kind(node))
         results = [name] if count is None else [f"{name}.{at}" for at in range(count)]
         inputs: list[str] = []
         attributes = {}
