@@ -80,6 +80,8 @@ class Changes:
         self._job = options.redis.job
         self._key = orders.key(self._job)
         self._begun: dict[str, _Order] = {}
+        self._following: Change | None = None
+        """The change to a model that is loaded while others are served."""
         self._followed = ""
         self._next_settle = 0.0
         self._closed = threading.Event()
@@ -106,6 +108,9 @@ class Changes:
         self._wakeups.close()
         for known in self._begun.values():
             known.close()
+        follows = self._following
+        if follows and isinstance(follows.model, HostedModel) and not follows.made.is_set():
+            follows.model.close()
 
     def _wait(self) -> None:
         """Wait until there may be something to do."""
@@ -117,7 +122,23 @@ class Changes:
         except (RedisError, OSError):
             self._closed.wait(_RETRY_S)
 
+    def _follow_up(self) -> None:
+        """Load the models that are not loaded yet; others are served meanwhile."""
+        models = self._models
+        while models.later:
+            name = models.later[0]
+            one, kept = models.options_of[name], models.kept[name]
+            self._following = self._following or models.begin(one, kept)
+            self._make(self._following, one, kept)
+            self._following = None
+            models.later.popleft()
+            if not models.later:
+                models.loaded()
+            if self._closed.is_set():
+                raise _Closed
+
     def _round(self) -> None:
+        self._follow_up()
         while unfinished := self._models.unfinished:
             self._end(unfinished[0])
             self._note(self._models.kept[unfinished[0].name].get(CHANGED, ""))

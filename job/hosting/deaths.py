@@ -14,24 +14,29 @@ _MOST_REQUESTS = 2
 """Requests on which a process has died, from which on the model is the cause, and not one of its requests."""
 
 
-def cause(client: Any, model: str) -> str:
-    """Return why a model is put aside because processes died in its calls; empty if it is not.
+def found(client: Any, model: str) -> set[str]:
+    """Return the requests of a model on which processes have died.
 
     A request is noted when it is computed alone, which is the case after its first death.
     """
     keys = JobKeys(model)
     known = as_text(client.hget(keys.record, DEATHS) or b"")
     deadly = {*filter(None, known.split(","))}
-    found = deadly | {
+    now = deadly | {
         as_text(field)
         for field, note in client.hgetall(keys.attempts).items()
         if _has_died(Attempt.from_json(note)) and _is_pending(client, keys, as_text(field))
     }
-    if found != deadly:
-        write_hash(client, keys.record, {DEATHS: ",".join(sorted(found))})
-    if len(found) < _MOST_REQUESTS:
+    if now != deadly:
+        write_hash(client, keys.record, {DEATHS: ",".join(sorted(now))})
+    return now
+
+
+def cause(deadly: set[str]) -> str:
+    """Return why a model is put aside on whose requests processes have died; empty if it is not."""
+    if len(deadly) < _MOST_REQUESTS:
         return ""
-    return f"it is put aside: the process has died again and again on {len(found)} of its requests"
+    return f"it is put aside: the process has died again and again on {len(deadly)} of its requests"
 
 
 def _has_died(attempt: Attempt) -> bool:

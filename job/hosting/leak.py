@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,8 +18,42 @@ _CALLS = 100
 _MEGABYTE = 1 << 20
 
 
+class Loads:
+    """Loads of models in this process, by any thread: its memory grows by them, and not by calls meanwhile.
+
+    Attributes:
+        changes: Number of loads that have begun, and of those that have ended.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = self.changes = 0
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Load a model."""
+        self._note(1)
+        try:
+            yield
+        finally:
+            self._note(-1)
+
+    def since(self, changes: int) -> bool:
+        """Return True if a model is loaded, or has been since `changes` had that value."""
+        return self._running > 0 or self.changes != changes
+
+    def _note(self, more: int) -> None:
+        with self._lock:
+            self._running += more
+            self.changes += 1
+
+
+LOADS = Loads()
+"""Those of this process."""
+
+
 class Leak:
-    """What the calls of one model have left; used by the thread of a slot.
+    """What the calls of one model have left; used by the thread of a slot. A call beside a load does not count.
 
     The process grows by the calls of other slots, too. So a model that seems to have left half of what it may is
     suspected: from then on it should be computed alone, and what it has left is counted anew.
@@ -39,8 +74,10 @@ class Leak:
     @contextmanager
     def measured(self) -> Iterator[None]:
         """Measure what a call leaves."""
-        before = self._memory()
+        before, loads = self._memory(), LOADS.changes
         yield
+        if LOADS.since(loads):
+            return
         # Less than nothing, if the call has given back what earlier ones have left.
         self._left = max(0, self._left + self._memory() - before)
         self._calls += 1

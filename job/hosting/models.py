@@ -22,6 +22,7 @@ from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.job.hosting import deaths, now
 from cluster_serving.job.hosting.change import Change
 from cluster_serving.job.hosting.fetched import fetched
+from cluster_serving.job.hosting.leak import LOADS
 from cluster_serving.job.hosting.model import AbsentModel, HostedModel
 from cluster_serving.job.loading.figures import process_gauges
 from cluster_serving.job.loading.secret import SECRET_TIMEOUT, wait_for_secret
@@ -63,6 +64,8 @@ class HostedModels:
         unfinished: Changes by the thread that serves, which `Changes` writes to Redis.
         on_unfinished: Called when there is such a change.
         left: Models that this slot could not load, and others may have: it leaves their requests to those.
+        later: Names of the models that are still to be loaded (`Changes`), while the others are served: Flink has
+            started the slot again.
         index: Index of the slot.
         has_others: True if the job has several slots.
 
@@ -87,6 +90,7 @@ class HostedModels:
         self.unfinished: deque[Change] = deque()
         self.on_unfinished: Callable[[], None] = lambda: None
         self.left: dict[str, AbsentModel] = {}
+        self.later: deque[str] = deque()
         self.index = shared.index
         self.has_others = options.model_parallelism > 1
         self._due: deque[Change] = deque()
@@ -104,12 +108,19 @@ class HostedModels:
                 known = load_error(error)
                 self._reporter.failed(known.code, options.model.as_configured(str(known)))
                 raise
-            self._reporter.ready(self._summary())
+            if not self.later:
+                self.loaded()
             self._opened = opened.pop_all()
 
     def close(self) -> None:
         """Release the models, and end the reports."""
         self._opened.close()
+
+    def loaded(self) -> None:
+        """Report that all models are loaded."""
+        began, before = self._began
+        self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
+        self._reporter.ready(self._summary())
 
     @property
     def due(self) -> Change | None:
@@ -161,6 +172,8 @@ class HostedModels:
         """
         for one in self.queues.values():
             publish_limits(self.client, one.options.redis)
+        if self.later:
+            self._announce()
         # What a change has not told yet, it tells itself, when other slots are ready.
         self._tell([name for name in self.reports if name in self._told or not self._told])
         changed = max((kept.get(CHANGED, "") for kept in self.kept.values()), default="")
@@ -172,6 +185,9 @@ class HostedModels:
 
         Without `of_job`, other slots may still serve what was before: only what is this slot's is written.
         """
+        # Other slots take a model that is not described any more for one that was removed.
+        if of_job and not self.is_described():
+            self.publish()
         while (report := self.reports.get(name)) is not None:
             if (one := self.queues.get(name)) is not None:
                 publish_limits(self.client, one.options.redis)
@@ -182,7 +198,8 @@ class HostedModels:
         else:
             if of_job:
                 self.client.hdel(self._keys.models, name)
-        self._reporter.ready(self._summary())
+        if not self.later:
+            self._reporter.ready(self._summary())
 
     def is_described(self) -> bool:
         """Return True if Redis has the descriptions of this slot.
@@ -223,7 +240,10 @@ class HostedModels:
         rights.check(self.client, one.name)
         own = fetched(self._options.of_hosted(one))
         try:
-            return HostedModel(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
+            with LOADS.noted():
+                return HostedModel(
+                    *(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
+                )
         except Exception as error:
             known = load_error(error)
             raise type(known)(own.model.as_configured(str(known))) from error
@@ -257,7 +277,7 @@ class HostedModels:
         )
         # Streams that Redis refuses cannot be read: a read of all would fail.
         refused = isinstance(error, RedisUnavailable)
-        told = f"model {one.name!r} cannot be loaded: {message}"
+        told = f"model {one.name!r} is not served: {message}"
         return Change(one.name, None if refused else self._absent(one, told), report, leaves=leaves)
 
     def unloaded(self, one: HostedOptions, has_gone: bool = False) -> Change:
@@ -307,16 +327,24 @@ class HostedModels:
             # A slot that waits cannot be cancelled, and the launcher cancels the job after the first attempt.
             timeout = SECRET_TIMEOUT if first_attempt else 0.0
             self._reporter.secret = wait_for_secret(self.client, options.redis.job, timeout)
-        began, before = time.monotonic(), memory.resident()
+        self._began = time.monotonic(), memory.resident()
         self.kept = now.read(self.client, options)
         if not first_attempt:
             with suppress(RedisError):
                 self._announce()
+        suspected: list[str] = []
         for name, kept in self.kept.items():
-            one = self.options_of[name] = now.options_of(options, name, kept)
-            if cause := "" if kept[KEPT_OUT] else deaths.cause(self.client, name):
+            self.options_of[name] = now.options_of(options, name, kept)
+            deadly = set() if kept[KEPT_OUT] else deaths.found(self.client, name)
+            if cause := deaths.cause(deadly):
                 kept.update({KEPT_OUT: cause, CHANGED: repr(time.time())})
-            self._at_once(self.begin(one, kept))
+            (suspected if deadly else self.later).append(name)
+        # One that may have ended the process comes last.
+        self.later.extend(suspected)
+        for name in [*self.later]:
+            if first_attempt or not self.served or self.kept[name][KEPT_OUT]:
+                self.later.remove(name)
+                self._at_once(self.begin(self.options_of[name], self.kept[name]))
         self._name_all()
         self.publish()
         for change in self.settled():
@@ -329,7 +357,6 @@ class HostedModels:
             path = options.model.path
             place = ModelUrl.parse(path) if is_url(path) else path
             raise ModelError(f"none of the models of {place} can be loaded; {told}")
-        self._shared.counts.gauges = process_gauges(time.monotonic() - began, memory.resident() - before)
 
     def _announce(self) -> None:
         """Tell which models are loaded again: Redis may have lost them, and other slots may serve them meanwhile."""

@@ -270,6 +270,9 @@ class Serving:
                     "job %s: Redis has lost the description of its models, writing it again", self._options.redis.job
                 )
                 self._models.publish()
+        if self._models.later:
+            # Interrupted requests are computed alone, and a load that ends the process would be blamed on them.
+            return
         if not self._has_looked or now >= self._next_look:
             self._next_look = now + self._options.redis.claim_idle_time_s / 4
             self._look_for_pending()

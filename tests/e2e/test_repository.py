@@ -49,7 +49,7 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     predict = front.post("/models/shop-picky/predict", json={"instances": [{"x": 3}]}).json()
     assert predict["predictions"][0]["value"] == 3
     with pytest.raises(
-        ModelError, match="model 'shop-broken' cannot be loaded: .*models/shop-broken/model.onnx is not an"
+        ModelError, match="model 'shop-broken' is not served: .*models/shop-broken/model.onnx is not an"
     ):
         ask("shop-broken", x=ROW)
     with pytest.raises(

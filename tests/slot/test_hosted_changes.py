@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from cluster_serving.client import InferenceTimeout, InputQueue, ModelError
+from cluster_serving.client import InferenceTimeout, InputQueue, ModelError, OutputQueue
 from cluster_serving.connectors.slot.attempts import Attempt
 from cluster_serving.connectors.slot.ends import STOPPED
 from cluster_serving.connectors.slot.groups import create_groups
@@ -170,7 +170,7 @@ def test_models_appear_and_go(root, job, change, ask, db):
     with pytest.raises(ModelError, match="invalid syntax"):
         change("fails")
     assert states(job)["fails"][0] == "failed"
-    with pytest.raises(ModelError, match="model 'fails' cannot be loaded: .*invalid syntax"):
+    with pytest.raises(ModelError, match="model 'fails' is not served: .*invalid syntax"):
         ask("fails")
 
 
@@ -185,8 +185,8 @@ def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, chang
     wait_until(lambda: db.hexists(JobKeys("moves").record, OPTIONS), 30)
     job.stop_slots()
     job.run_slots_again()
-    found = {name: state for name, (state, _) in states(job).items()}
-    assert found[comes] == "unloaded" and found["moves"] == found["steady"] == "ready"
+    expected = {comes: "unloaded", "moves": "ready", "steady": "ready"}
+    wait_until(lambda: expected.items() <= {name: state for name, (state, _) in states(job).items()}.items(), 30)
     # As it was changed, and not as it was at the start.
     assert ask("moves") == 22 and ask("steady") == 2
     change("comes")
@@ -210,13 +210,41 @@ def test_models_that_redis_loses_before_a_slot_starts_again_are_known_while_it_l
     assert ask("steady") == 2
 
 
+def test_models_are_served_while_others_are_loaded_after_a_crash(redis_server, job, comes, ask, db, monkeypatch):
+    factor = ask("moves")
+    job.stop_slots()
+    create_groups(db, "moves")
+    with InputQueue(port=redis_server.port, name="moves") as queue:
+        queue.enqueue("interrupted", x=np.float32(1))
+    db.xreadgroup(GROUP, JobKeys("store").consumer(0, 0), {"moves": ">"})
+    load, goes_on = HostedModels.load, threading.Event()
+
+    def held(models, one):
+        assert one.name != "steady" or goes_on.wait(60)
+        return load(models, one)
+
+    monkeypatch.setattr(HostedModels, "load", held)
+    job.run_slots_again()
+    # The last one of the alphabet is not loaded; requests for it wait, and so do those of the crash.
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, "steady")
+        assert [ask("comes"), ask("moves")] == [5, factor]
+        assert states(job)["comes"][0] == "loading" and not waiting.done()
+        assert db.xpending("moves", GROUP)["pending"] == 1
+        goes_on.set()
+        assert waiting.result() == 2
+    with OutputQueue(port=redis_server.port, name="moves") as results:
+        assert float(results.query("interrupted", timeout=30)) == factor
+    wait_until(lambda: states(job)["steady"][0] == "ready", 30)
+
+
 @pytest.mark.parametrize("others", [(), (1,)], ids=["alone", "beside another record of its entry"])
 def test_a_model_that_hangs_twice_is_put_aside(redis_server, job, change, comes, ask, others):
     with InputQueue(port=redis_server.port, name="comes") as queue:
         for _ in range(2):
             hanging, *answered = queue.predict_many([{"x": np.float32(x)} for x in (-1, *others)], timeout=60)
             assert isinstance(hanging.error, InferenceTimeout) and not any(one.error for one in answered)
-    with pytest.raises(ModelError, match="'comes' cannot be loaded: it is put aside: .* within 0.3 s .*, twice"):
+    with pytest.raises(ModelError, match="'comes' is not served: it is put aside: .* within 0.3 s .*, twice"):
         ask("comes")
     assert ask("steady") == 2
     wait_until(lambda: states(job)["comes"][0] == "failed", 30)
@@ -257,9 +285,9 @@ def test_a_process_that_flink_has_ended_has_not_died_of_its_request(db, tmp_path
     [[_, entries]] = db.xreadgroup(GROUP, "slot", {"ended": ">"})
     for entry_id, _ in entries:
         db.hset(JobKeys("ended").attempts, f"normal:{entry_id.decode()}", gone.to_json())
-    assert deaths.cause(db, "ended") == ""
+    assert deaths.cause(deaths.found(db, "ended")) == ""
     record.write_text("Fatal Python error: Aborted")
-    assert "the process has died again and again on 2 of its requests" in deaths.cause(db, "ended")
+    assert "the process has died again and again on 2 of its requests" in deaths.cause(deaths.found(db, "ended"))
     db.delete(*JobKeys("ended").lasting())
 
 

@@ -151,7 +151,7 @@ def test_all_slots_answer_and_change_together(root, job, change, ask, db):
 def test_a_model_that_no_slot_can_load_is_answered_with_the_reason(job, ask):
     assert "is not an ONNX model" in states(job)["broken"][1]
     for _ in range(2 * SLOTS):
-        with pytest.raises(ModelError, match="model 'broken' cannot be loaded: .* is not an ONNX model"):
+        with pytest.raises(ModelError, match="model 'broken' is not served: .* is not an ONNX model"):
             ask("broken", 1)
 
 
@@ -214,7 +214,7 @@ def test_hanging_requests_count_over_all_slots(root, change, ask, db):
     wait_until(lambda: {each.state for each in read_reports(db.hgetall(reports))} == {"failed"}, 30)
 
     def is_refused():
-        with pytest.raises(ModelError, match="'hangs' cannot be loaded: it is put aside"):
+        with pytest.raises(ModelError, match="'hangs' is not served: it is put aside"):
             ask("hangs", 1)
         return True
 
@@ -230,7 +230,7 @@ def test_a_model_that_leaks_is_put_aside_and_one_beside_it_is_not(root, change, 
         change(name)
 
     def ask_until_refused():
-        with pytest.raises(ModelError, match="'leaks' cannot be loaded: it is put aside: its calls have left .* MB"):
+        with pytest.raises(ModelError, match="'leaks' is not served: it is put aside: its calls have left .* MB"):
             for _ in range(400):
                 ask("leaks", *[1] * 6)
 

@@ -176,7 +176,7 @@ def test_a_failing_record_is_a_dead_letter_of_its_model(ask, db):
 
 
 def test_requests_that_nothing_can_compute_are_answered_with_the_reason(ask, front):
-    with pytest.raises(ModelError, match="model 'broken' cannot be loaded: .*broken/model.onnx is not an ONNX model"):
+    with pytest.raises(ModelError, match="model 'broken' is not served: .*broken/model.onnx is not an ONNX model"):
         ask("broken", x=ROW)
     with pytest.raises(ModelError, match="foreign/config.yaml, line 1: redisUrl belongs to the job"):
         ask("foreign", x=ROW)

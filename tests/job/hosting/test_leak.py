@@ -50,6 +50,18 @@ def test_a_model_beside_one_that_leaks_is_cleared_when_it_is_alone(process):
     assert process(100).is_suspected
 
 
+def test_what_a_load_beside_a_call_takes_is_not_the_models(process):
+    with leak.LOADS.noted():
+        assert not process(1600).is_suspected
+    # A load that began and ended meanwhile, as those of other threads do.
+    loads = leak.Loads()
+    before = loads.changes
+    with loads.noted():
+        assert loads.since(loads.changes)
+    assert loads.since(before) and not loads.since(loads.changes)
+    assert not process(700).is_suspected
+
+
 def test_the_memory_of_the_process_is_told():
     before = resident()
     # Not from the heap, which may have room that earlier tests have left.
