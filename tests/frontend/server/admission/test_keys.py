@@ -29,7 +29,8 @@ def test_a_key_is_needed_where_keys_are_configured(serve, keys, header):
 
 def test_probes_need_no_key_and_everything_else_does(serve, keys):
     url = serve(f"--apiKeysFile={keys[0]}").url
-    assert httpx.get(f"{url}/health/live").status_code == 200
+    for path in ("/health/live", "/health"):
+        assert httpx.get(url + path).status_code in (200, 503)
     for path in ("/models", "/metrics", "/model-secure", "/predict", "/nowhere"):
         assert httpx.get(f"{url}{path}").status_code == 401
 
