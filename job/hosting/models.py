@@ -241,9 +241,8 @@ class HostedModels:
         own = fetched(self._options.of_hosted(one))
         try:
             with LOADS.noted():
-                return HostedModel(
-                    *(own, self._shared.index, self.client, self._metrics, self._reporter.secret, self._end)
-                )
+                secret = self._reporter.secret
+                return HostedModel(own, self._shared.index, self.client, self._metrics, secret, self._end)
         except Exception as error:
             known = load_error(error)
             raise type(known)(own.model.as_configured(str(known))) from error

@@ -353,6 +353,8 @@ def test_rows_that_a_word_of_others_changes_do_not_share_calls(tmp_path):
     versions = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
     onnx.save(helper.make_model(graph, opset_imports=versions, ir_version=9), tmp_path / "model.onnx")
     model = load(tmp_path)
-    assert model.one_by_one == "output 'y' of a record depends on the others in its batch"
+    assert model.one_by_one == (
+        "output 'y' of a record may depend on the others in its batch (ReduceMax 'most' brings them together)"
+    )
     (answers,) = model.predict([np.array(["ok", "warn", "ok"], object)])
     assert answers.tolist() == [1, 3, 1]
