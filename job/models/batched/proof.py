@@ -269,7 +269,7 @@ class _Trial:
             allowed = 0 if row[0].is_float or any(one.mixes for one in row) else (len(told) - 1) // 2
             agrees = told.count(False) <= allowed if told else None
             finding = self.finding(index)
-            if finding.mixed_by or finding.met_at:
+            if finding.mixed_by or finding.may_mix:
                 agrees = False
             elif agrees is None and finding.axis is not None:
                 agrees = True
@@ -491,9 +491,9 @@ def _problems(
             yield f"output {name!r} does not follow the batch"
         elif agrees is False:
             finding = trial.finding(index)
-            depends = "may depend" if finding.met_at else "depends"
-            by = finding.mixed_by and f" ({finding.mixed_by} mixes them)"
-            by = by or (finding.met_at and f" ({finding.met_at} brings them together)")
+            depends = "may depend" if finding.may_mix else "depends"
+            operator = finding.mixed_by or finding.may_mix
+            by = f" ({operator} mixes them)" if operator else ""
             yield f"output {name!r} of a record {depends} on the others in its batch{by}"
 
 

@@ -23,10 +23,6 @@ class Unknown(Exception):
     """Nothing is known about what an operator computes."""
 
 
-class Apart(Unknown):
-    """Nothing is known about what an operator computes, but that it brings no records together."""
-
-
 class Kind(Enum):
     """What the elements of a tensor depend on."""
 
@@ -35,7 +31,7 @@ class Kind(Enum):
     SIZES = "on the number of records, and on nothing else of them"
     MIXED = "on several records"
     PIECE = "on one record each, but some records have none"
-    MEETING = "on records that an operator may have brought together"
+    PERHAPS = "on what an operator has mixed, if that has any effect"
     UNKNOWN = "perhaps on all"
 
 
@@ -55,7 +51,7 @@ class Value:
             the same whatever the number of records.
         load: Returns the whole constant, or None if it is not at hand.
         start: Of a piece, the place of its first record.
-        node: The operator that has mixed records, or brought them together.
+        node: The operator that has mixed records.
         is_whole: Each element is mixed.
     """
 
@@ -70,11 +66,6 @@ class Value:
     start: int = 0
     node: str = ""
     is_whole: bool = False
-
-    @property
-    def has_records(self) -> bool:
-        """True if its elements depend on what the records are, as far as this is known."""
-        return self.kind in (Kind.ROWS, Kind.PIECE) and not self.is_uniform
 
     @property
     def sizes(self) -> Shape:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from cluster_serving.job.models.graph.network import Graph, Node, Operator, Sizes, Values
 from cluster_serving.job.models.graph.rules.elementwise import broadcast
 from cluster_serving.job.models.graph.size import BATCH, ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import UNKNOWN, Apart, Kind, Unknown, Value, mixed, rows
+from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, mixed, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +19,13 @@ class Finding:
         axis: Axis of the batch, if each row depends on its own record alone, whatever the place and the size of the
             call. None if that is not proven.
         mixed_by: The operator that lets a row depend on other records; empty if no dependence is proven.
-        met_at: The operator that may bring records together on their way to the output, as its rule does not tell that
-            it keeps them apart; empty if no such operator is known.
+        may_mix: An operator that mixes records, if the output may depend on what it has mixed for some values only;
+            empty if there is none.
     """
 
     axis: int | None = None
     mixed_by: str = ""
-    met_at: str = ""
+    may_mix: str = ""
 
 
 NOTHING = Finding()
@@ -72,8 +72,8 @@ def _size(size: int | None) -> Size:
 def _finding(value: Value) -> Finding:
     if value.kind is Kind.MIXED:
         return Finding(mixed_by=value.node)
-    if value.kind is Kind.MEETING:
-        return Finding(met_at=value.node)
+    if value.kind is Kind.PERHAPS:
+        return Finding(may_mix=value.node)
     if value.kind is Kind.ROWS and value.outer == value.inner == ONE:
         return Finding(value.axis)
     return NOTHING
@@ -81,36 +81,30 @@ def _finding(value: Value) -> Finding:
 
 def _outputs(operator: Operator | None, node: Node, values: Mapping[str, Value]) -> list[Value]:
     inputs = [values.get(name, UNKNOWN) if name else None for name in node.inputs]
-    found: Sequence[Value] = []
-    rest = _rest(operator, node, inputs)
+    rest = _rest(operator, inputs)
     try:
         found = [] if operator is None else _found(operator, node, inputs)
-    except Apart:
-        rest = UNKNOWN
     except (Unknown, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         # A file may have any attributes. What the rules do not expect is not known.
-        pass
+        found = []
     named = [replace(one, node=str(node)) if one.kind is Kind.MIXED and not one.node else one for one in found]
     return [rest if one.kind is Kind.UNKNOWN else one for one in (*named, *[UNKNOWN] * len(node.outputs))]
 
 
-def _rest(operator: Operator | None, node: Node, inputs: Values) -> Value:
+def _rest(operator: Operator | None, inputs: Values) -> Value:
     """Return what is known of outputs of which a rule says nothing."""
     given = [value for value in inputs if value is not None]
-    together = [value.node for value in given if value.kind in (Kind.MIXED, Kind.MEETING)]
-    if together:
-        return Value(Kind.MEETING, node=together[0])
-    if operator is None or any(value.kind is Kind.UNKNOWN for value in given):
-        return UNKNOWN
-    if any(value.has_records for value in given):
-        # Its rule would tell if it kept them apart.
-        return Value(Kind.MEETING, node=str(node))
-    return Value(Kind.SIZES)
+    mixed_by = [value.node for value in given if value.kind in (Kind.MIXED, Kind.PERHAPS)]
+    if mixed_by:
+        return Value(Kind.PERHAPS, node=mixed_by[0])
+    if operator is not None and all(value.kind in (Kind.CONSTANT, Kind.SIZES) for value in given):
+        return Value(Kind.SIZES)
+    return UNKNOWN
 
 
 def _found(operator: Operator, node: Node, inputs: Values) -> Sequence[Value]:
     kinds = {value.kind for value in inputs if value is not None}
-    if kinds & {Kind.UNKNOWN, Kind.MEETING}:
+    if kinds & {Kind.UNKNOWN, Kind.PERHAPS}:
         raise Unknown
     if not operator.takes_all:
         if Kind.PIECE in kinds or (Kind.SIZES in kinds and not operator.takes_sizes):

@@ -354,7 +354,7 @@ def test_rows_that_a_word_of_others_changes_do_not_share_calls(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=versions, ir_version=9), tmp_path / "model.onnx")
     model = load(tmp_path)
     assert model.one_by_one == (
-        "output 'y' of a record may depend on the others in its batch (ReduceMax 'most' brings them together)"
+        "output 'y' of a record may depend on the others in its batch (ReduceMax 'most' mixes them)"
     )
     (answers,) = model.predict([np.array(["ok", "warn", "ok"], object)])
     assert answers.tolist() == [1, 3, 1]

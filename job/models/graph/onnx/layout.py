@@ -22,7 +22,6 @@ from cluster_serving.job.models.graph.rules.along import axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
 from cluster_serving.job.models.graph.value import (
     MOST_ELEMENTS,
-    Apart,
     Elements,
     Kind,
     Unknown,
@@ -74,7 +73,7 @@ def _squeezed(node: Node, values: Values) -> Value:
     refuse_sizes(x)
     if axes is None:
         # A batch of one record would lose its axis, too.
-        raise Apart
+        raise Unknown
     return layout.squeezed(x, axes)
 
 

@@ -19,7 +19,7 @@ from cluster_serving.job.models.graph.openvino.along import axes
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
 from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Apart, Kind, Unknown, Value, constant, numbers, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, numbers, same_place
 
 CHECKED = "checked"
 """Attribute of a node whose places are checked before the network computes."""
@@ -55,7 +55,7 @@ def _squeezed(node: Node, values: Values) -> Value:
     refuse_sizes(x)
     # Of another size, the axis may stay.
     if not gone or any(x.sizes[at] != ONE for at in axes_of(gone, x.rank)):
-        raise Apart
+        raise Unknown
     return layout.squeezed(x, gone)
 
 
@@ -207,7 +207,7 @@ def _gathered(node: Node, values: Values) -> Value:
     if not node.get(CHECKED) and (
         places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)])
     ):
-        raise Apart
+        raise Unknown
     return found
 
 
@@ -220,7 +220,7 @@ def _bags(node: Node, values: Values) -> Value:
     if places.kind is not Kind.ROWS or places.axis:
         raise Unknown
     if not node.get(CHECKED):
-        raise Apart
+        raise Unknown
     return same_place(places, (places.sizes[0], *table.sizes[1:]), 0)
 
 

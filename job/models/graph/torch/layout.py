@@ -11,7 +11,7 @@ from cluster_serving.job.models.graph.rules import layout
 from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
 from cluster_serving.job.models.graph.torch.arguments import Taken, integers, size, sizes, tensor
-from cluster_serving.job.models.graph.value import Apart, Kind, Unknown, Value, constant, rows
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, rows
 from cluster_serving.job.models.graph.value import numbers as of_numbers
 
 
@@ -97,7 +97,7 @@ def _squeezed(node: Node, values: Values) -> Value:
     x = _self(node, values)
     axes = axes_of(integers(node, "dim"), x.rank)
     if any(not x.sizes[axis].is_number for axis in axes):
-        raise Apart
+        raise Unknown
     return layout.squeezed(x, [axis for axis in axes if x.sizes[axis] == ONE])
 
 

@@ -94,7 +94,7 @@ MIXED = {
         "Slice 'f'",
     ),
 }
-MEETING = {
+PERHAPS = {
     "a mean, times nothing": [
         node("ReduceMean", ["x"], ["m"], axes=[0]),
         node("Mul", ["m", "nothing"], ["z"]),
@@ -121,6 +121,8 @@ MEETING = {
         node("Slice", ["x", "one", "end", "zero"], ["r"]),
         node("Concat", ["f", "r"], ["y"], axis=0),
     ],
+}
+UNKNOWN = {
     "the number of records": [
         node("Shape", ["x"], ["s"]),
         node("Gather", ["s", "nil"], ["n"]),
@@ -138,8 +140,6 @@ MEETING = {
         node("Split", ["s"], ["y", "z"], axis=7),
     ],
     "steps of nothing": [node("Conv", ["x", "w"], ["y"], strides=[0])],
-}
-UNKNOWN = {
     "random numbers": [node("RandomUniformLike", ["x"], ["r"]), node("Add", ["x", "r"], ["y"])],
     "an operator of somebody": [node("Relu", ["x"], ["y"], domain="my.domain")],
     "a tensor of nowhere": [node("Relu", ["nowhere"], ["y"])],
@@ -161,16 +161,16 @@ def test_the_operator_that_mixes_rows_is_found(tmp_path, name):
     assert found(tmp_path, nodes) == Finding(mixed_by=operator)
 
 
-@pytest.mark.parametrize("name", MEETING)
-def test_the_operator_that_may_bring_records_together_is_found(tmp_path, name):
-    finding = found(tmp_path, MEETING[name])
-    assert (finding.axis, finding.mixed_by) == (None, "") and finding.met_at
+@pytest.mark.parametrize("name", PERHAPS)
+def test_an_operator_whose_mixing_may_have_an_effect_is_found(tmp_path, name):
+    finding = found(tmp_path, PERHAPS[name])
+    assert (finding.axis, finding.mixed_by) == (None, "") and finding.may_mix
 
 
 def test_what_may_depend_on_others_has_a_call_of_its_own(tmp_path):
-    found(tmp_path, MEETING["a mean, if a sum of columns is in a band"])
+    found(tmp_path, PERHAPS["a mean, if a sum of columns is in a band"])
     assert load_model(ModelOptions(str(tmp_path))).one_by_one == (
-        "output 'y' of a record may depend on the others in its batch (ReduceMax 'any' brings them together)"
+        "output 'y' of a record may depend on the others in its batch (ReduceMax 'any' mixes them)"
     )
 
 
@@ -192,7 +192,7 @@ def test_no_model_is_found_to_be_what_it_is_not(tmp_path, name):
     findings = follow(graph, {name: axis for name, (axis, _, _) in case.inputs.items()})
     for output, finding in findings.items():
         assert finding.axis in (None, case.outputs[output])
-        assert not ((finding.mixed_by or finding.met_at) and case.shares)
+        assert not ((finding.mixed_by or finding.may_mix) and case.shares)
 
 
 def test_a_refused_model_names_the_operator(tmp_path):

@@ -167,16 +167,18 @@ LOOKUPS = {
     "sums of rows": (lambda x: op.embedding_bag_packed_sum(numbers(9, 4), x), 0),
     "rows of all records": (lambda x: op.gather(x, x, op.constant(np.int64(0))), None),
 }
-MEETING = {
+PERHAPS = {
+    "a mean, times nothing": (
+        (4,),
+        lambda x: op.add(x, op.multiply(op.reduce_mean(x, whole(0), True), op.constant(np.zeros((1, 4), np.float32)))),
+    ),
+}
+UNKNOWN = {
     "more of the largest elements than there are": (
         (4,),
         lambda x: op.topk(x, op.constant(np.int64(5)), 1, "max", "value").output(0),
     ),
     "an alignment of PaddlePaddle": ((4,), lambda x: op.add(x, numbers(4), "pdpd")),
-    "a mean, times nothing": (
-        (4,),
-        lambda x: op.add(x, op.multiply(op.reduce_mean(x, whole(0), True), op.constant(np.zeros((1, 4), np.float32)))),
-    ),
     "the number of records": ((4,), lambda x: op.multiply(x, op.convert(batch_of(x), "f32"))),
     "images between records": (
         (3, 8, 8),
@@ -190,8 +192,6 @@ MEETING = {
         (4,),
         lambda x: op.strided_slice(x, whole(0), whole(0), whole(2), [1], [1]),
     ),
-}
-UNKNOWN = {
     "elements beyond the end": ((4,), lambda x: op.gather(x, whole(9), op.constant(np.int64(1)))),
     "elements at the places of a record": (
         (4,),
@@ -230,12 +230,12 @@ def test_the_operator_that_mixes_rows_is_found(name):
     assert finding.mixed_by.startswith(f"{operator} '")
 
 
-@pytest.mark.parametrize("name", MEETING)
-def test_the_operator_that_may_bring_records_together_is_found(name):
-    sizes, make = MEETING[name]
+@pytest.mark.parametrize("name", PERHAPS)
+def test_an_operator_whose_mixing_may_have_an_effect_is_found(name):
+    sizes, make = PERHAPS[name]
     x = parameter(*sizes)
     (finding,) = followed(network([x], make(x))).values()
-    assert (finding.axis, finding.mixed_by) == (None, "") and finding.met_at
+    assert (finding.axis, finding.mixed_by) == (None, "") and finding.may_mix
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
@@ -253,7 +253,7 @@ def test_rows_of_tables_are_followed_where_their_places_are_checked(name):
     assert followed(model)["y"].axis is None
     places = Places(openvino.Core(), model, [TensorSpec("x", "int64", (None, 4))])
     checked = followed(model, checked=places.checked(model))["y"]
-    assert (checked.axis, bool(checked.met_at)) == (axis, axis is None)
+    assert checked.axis == axis
     if axis is not None:
         session, batch = Session(model), np.random.default_rng(0).integers(0, 9, (5, 4))
         (together,) = session.run(None, {"x": batch})
@@ -277,7 +277,7 @@ def test_no_model_is_found_to_be_what_it_is_not(tmp_path, name):
     model = openvino.Core().read_model(tmp_path / "model.xml")
     for output, finding in followed(model, {name: axis for name, (axis, _, _) in case.inputs.items()}).items():
         assert finding.axis in (None, case.outputs[output])
-        assert not ((finding.mixed_by or finding.met_at) and case.shares)
+        assert not ((finding.mixed_by or finding.may_mix) and case.shares)
 
 
 def test_a_refused_model_names_the_operator(tmp_path):
