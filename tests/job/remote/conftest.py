@@ -3,8 +3,10 @@ import io
 import tarfile
 import zipfile
 
+import numpy as np
 import pytest
 
+from cluster_serving.client import InputQueue
 from tests.support.fixtures.web_server import WebServer
 
 
@@ -20,6 +22,17 @@ def cache(tmp_path, monkeypatch):
 def versions(cache):
     """Lists the complete versions in the cache, and whatever else is beside them."""
     return lambda: sorted(cache.glob("*/*"))
+
+
+@pytest.fixture
+def ask(redis_server):
+    """Returns the answer of a model to the number 1."""
+
+    def ask(model):
+        with InputQueue(port=redis_server.port, name=model) as queue:
+            return float(queue.predict({"x": np.float32(1)}, timeout=60))
+
+    return ask
 
 
 @pytest.fixture

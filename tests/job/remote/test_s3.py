@@ -6,10 +6,8 @@ import sys
 import uuid
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from cluster_serving.client import InputQueue
 from cluster_serving.job.programs.inspection import inspect
 from cluster_serving.job.remote.fetch import fetch
 from cluster_serving.launcher.config import file as config_file
@@ -112,7 +110,9 @@ def test_the_engine_is_known_from_the_names(bucket):
         inspect(f"s3://{name}/models")
 
 
-def test_several_models_are_found_by_their_names_and_fetched_by_the_slots(bucket, versions, redis_server, tmp_path):
+def test_several_models_are_found_by_their_names_and_fetched_by_the_slots(
+    bucket, versions, redis_server, tmp_path, ask
+):
     fs, name = bucket
 
     def put(model, factor):
@@ -128,10 +128,6 @@ def test_several_models_are_found_by_their_names_and_fetched_by_the_slots(bucket
     fs.pipe(f"{name}/shop/notes/readme.txt", b"none")
     settings = {"jobName": "shop", "modelPath": f"s3://{name}/shop", "handler": "handler:Handler", "startTimeout": 60}
     job = RunningJob(redis_server, tmp_path, **settings)
-
-    def ask(model):
-        with InputQueue(port=redis_server.port, name=model) as queue:
-            return float(queue.predict({"x": np.float32(1)}, timeout=60))
 
     job.start()
     try:

@@ -1,8 +1,5 @@
 """An archive of several models on a web server, served by running slots."""
 
-import numpy as np
-
-from cluster_serving.client import InputQueue
 from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.jobs.store import opened
 from cluster_serving.launcher.rollout import model_change
@@ -23,15 +20,11 @@ def _files(**factors):
     }
 
 
-def test_an_archive_is_served_and_changed_like_its_folder(server, site, pack, versions, redis_server, tmp_path):
+def test_an_archive_is_served_and_changed_like_its_folder(server, site, pack, versions, redis_server, tmp_path, ask):
     pack(site / "shop.zip", _files(double=2, triple=3))
     address = f"{server.url}/shop.zip"
     settings = {"jobName": "shop", "modelPath": address, "handler": "handler:Handler", "startTimeout": 60}
     job = RunningJob(redis_server, tmp_path, **settings)
-
-    def ask(model):
-        with InputQueue(port=redis_server.port, name=model) as queue:
-            return float(queue.predict({"x": np.float32(1)}, timeout=60))
 
     job.start()
     try:
