@@ -199,27 +199,24 @@ def _gathered(node: Node, values: Values) -> Value:
     if node.get("batch_dims", 0):
         raise Unknown
     if x.kind is not Kind.ROWS and x.elements is not None and places.elements is not None and x.rank == 1:
-        taken = [x.elements[_place(node, at)] for at in places.numbers()]
-        return numbers(taken, is_scalar=places.rank == 0)
+        found = [x.elements[_place(node, at)] for at in places.numbers()]
+        return numbers(found, is_scalar=places.rank == 0)
     refuse_sizes(x, places)
-    found = pieces.gathered(x, places, axis)
     # Kernels read other memory beyond the end.
     if not node.get(CHECKED) and (
         places.kind is not Kind.CONSTANT or not _is_within(node, places.numbers(), x.sizes[axis_of(axis, x.rank)])
     ):
         raise Unknown
-    return found
+    return pieces.gathered(x, places, axis)
 
 
 def _bags(node: Node, values: Values) -> Value:
     """Return sums of rows of a table, one for the places of each record."""
     table, places = given(values), given(values, 1)
-    if len(values) > 2 or table.kind is not Kind.CONSTANT or places.rank != 2:
+    if not node.get(CHECKED) or len(values) > 2 or table.kind is not Kind.CONSTANT or places.rank != 2:
         raise Unknown
     refuse_sizes(table, places)
     if places.kind is not Kind.ROWS or places.axis:
-        raise Unknown
-    if not node.get(CHECKED):
         raise Unknown
     return same_place(places, (places.sizes[0], *table.sizes[1:]), 0)
 
