@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from cluster_serving.job.handlers.handler import METHODS, method
+from cluster_serving.job.models import telemetry
 from cluster_serving.job.models.detect import HANDLER_FILE
 from cluster_serving.protocol.errors import ModelError
 
@@ -38,6 +39,7 @@ class Code:
         module_name, _, class_name = named.partition(":")
         module_name = module_name or _MODULE
         self._package = ""
+        telemetry.forbid()
         try:
             if _is_in(folder, module_name.partition(".")[0]):
                 self._package = _open_package(folder)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
-from cluster_serving.job.models import onnx_shapes_pb2
+from cluster_serving.job.models import onnx_shapes_pb2, telemetry
 from cluster_serving.job.models.base import Model, TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.devices import NO_GPU, Reported, cuda_driver_devices
@@ -24,6 +23,10 @@ from cluster_serving.job.models.ports import choose, choose_inputs
 from cluster_serving.job.options import CPU, ModelOptions
 from cluster_serving.protocol.errors import InvalidInput, ModelError
 from cluster_serving.protocol.inputs import Array
+
+telemetry.forbid()
+
+import onnxruntime  # noqa: E402
 
 _DTYPES = {
     "float": "float32",

@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -10,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from cluster_serving.job.models import telemetry
 from cluster_serving.job.models.devices import Reported
 from cluster_serving.job.models.ports import writable
 from cluster_serving.job.options import CPU
 from cluster_serving.protocol.inputs import Array
 
-# Importing OpenVINO forks a child that reports the import over the network, and a TaskManager must not be forked.
-# If the telemetry package cannot be imported, OpenVINO uses its own stub.
-sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+telemetry.forbid()
 
 import openvino  # noqa: E402
 

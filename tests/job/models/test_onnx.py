@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -358,3 +360,24 @@ def test_rows_that_a_word_of_others_changes_do_not_share_calls(tmp_path):
     )
     (answers,) = model.predict([np.array(["ok", "warn", "ok"], object)])
     assert answers.tolist() == [1, 3, 1]
+
+
+@pytest.mark.parametrize("first", ["", "import onnxruntime\n"], ids=["a model", "a handler that imports it"])
+def test_the_engine_keeps_no_identifier_of_its_user_and_reports_nothing(tmp_path, first):
+    folder, home = tmp_path / "model", tmp_path / "home"
+    folder.mkdir()
+    home.mkdir()
+    save_two(folder)
+    if first:
+        (folder / "handler.py").write_text(
+            f"{first}class Handler:\n    def predict(self, batch):\n        return batch\n"
+        )
+    code = (
+        "import sys; from cluster_serving.job.models import load_model; from cluster_serving.job.options import "
+        "ModelOptions\nload_model(ModelOptions(sys.argv[1])); assert 'onnxruntime' in sys.modules"
+    )
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME")
+    }
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, env=inherited | {"HOME": str(home)})
+    assert not [path for path in home.rglob("*") if path.is_file()]
