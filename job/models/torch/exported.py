@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch.export.passes import move_to_device_pass
+from torch.torch_version import TorchVersion
 from torch.utils import _pytree as pytree
 
-from cluster_serving.job.models.base import TensorSpec
+from cluster_serving.job.models.base import TensorSpec, cause
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.graph.network import Graph, Sizes
 from cluster_serving.job.models.graph.torch.reader import read
@@ -123,8 +124,30 @@ def _load(path: Path, allow_pickle: bool) -> Any:
             f"{path} holds the pickle {pickle}. Loading a pickle runs any code in it, so it needs allowPickle: true. "
             f"torch.export.save of PyTorch {torch.__version__} writes no pickle for a program of plain tensors"
         )
-    # From memory: weights that are mapped would change with the file.
-    return torch.export.load(io.BytesIO(content))
+    try:
+        # From memory: weights that are mapped would change with the file.
+        return torch.export.load(io.BytesIO(content))
+    except Exception as error:
+        if (written := _release(_written_by(content))) > _release(torch.__version__):
+            raise ModelError(
+                f"{path} is written by PyTorch {written}, and PyTorch {torch.__version__} cannot read it: run "
+                f"pip install 'torch>={written}' where the TaskManagers run, or export with it: {cause(error)}"
+            ) from error
+        raise
+
+
+def _written_by(content: bytes) -> str:
+    """Return the version of PyTorch that has written a program; "0" before 2.9, which does not tell it."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for name in archive.namelist():
+            if name.endswith("/models/model.json"):
+                return str(json.loads(archive.read(name)).get("torch_version", "0"))
+    return "0"
+
+
+def _release(version: str) -> TorchVersion:
+    """Return a version without its build, such as 2.13.0 of 2.13.0+cpu."""
+    return TorchVersion(version.partition("+")[0])
 
 
 def _find_pickle(content: bytes) -> str | None:

@@ -155,7 +155,7 @@ def _is_of_sizes(value: Any) -> bool:
 
 
 def _load(path: Path, device: str) -> Any:
-    warnings.filterwarnings("ignore", r"`torch\.jit\.(load|freeze)` is deprecated", DeprecationWarning)
+    warnings.filterwarnings("ignore", r"`torch\.jit\.(load|freeze)` is deprecated", Warning)
     module = torch.jit.load(str(path), map_location=device).eval()
     if "prim::RaiseException" in str(module.inlined_graph):
         # PyTorch 2.13 ends the process when a frozen module that has raised an exception is loaded again.

@@ -125,6 +125,26 @@ def test_a_pickle_inside_is_refused_and_never_loaded(tmp_path, explode):
     assert not trace.exists()
 
 
+def test_a_program_of_a_newer_pytorch_is_told_from_one_that_is_damaged(tmp_path):
+    model_zoo.save_exported(tmp_path, torch.nn.Linear(3, 2), torch.zeros(2, 3))
+
+    def without_weights(version):
+        def change(members):
+            program = next(name for name in members if name.endswith("models/model.json"))
+            members[program] = json.dumps(json.loads(members[program]) | {"torch_version": version}).encode()
+            for name in [name for name in members if "/weights/" in name]:
+                del members[name]
+
+        return change
+
+    rewrite(tmp_path, without_weights("99.1.0+cpu"))
+    with pytest.raises(ModelError, match=r"is written by PyTorch 99\.1\.0, and .* pip install 'torch>=99\.1\.0'"):
+        load(tmp_path)
+    rewrite(tmp_path, without_weights(torch.__version__))
+    with pytest.raises(ModelError, match=r"cannot load .*model\.pt2: "):
+        load(tmp_path)
+
+
 def test_inputs_that_are_no_tensors_are_refused(tmp_path):
     class Scaled(torch.nn.Module):
         def forward(self, x, factor: int):
