@@ -127,8 +127,9 @@ class HostedModels:
         """The change that is made next; None if there is none."""
         return self._due[0] if self._due else None
 
-    def plan(self, change: Change) -> None:
-        """Let a change be made between two batches; any thread may call this."""
+    def plan(self, change: Change, one: HostedOptions | None, kept: Mapping[str, str]) -> None:
+        """Let a change be made between two batches, also of what is kept of the model; any thread may call this."""
+        change.one, change.kept = one, dict(kept)
         self._due.append(change)
 
     def apply(self, change: Change) -> None:
@@ -149,6 +150,11 @@ class HostedModels:
             self.reports.pop(name, None)
         else:
             self.reports[name] = change.report
+        if change.one is None:
+            self.options_of.pop(name, None)
+            self.kept.pop(name, None)
+        else:
+            self.options_of[name], self.kept[name] = change.one, change.kept
         self._name_all()
         self._due.popleft()
         change.made.set()
@@ -158,7 +164,8 @@ class HostedModels:
         model = self.queues[name]
         changed = model.check()
         problem = model.problem() if isinstance(model, HostedModel) else ""
-        if problem and all(change.name != name for change in self._due):
+        # Other threads plan changes meanwhile.
+        if problem and all(change.name != name for change in self._due.copy()):
             self._put_aside(name, f"it is put aside: {problem}")
         elif changed:
             self.reports[name] = self.served[name].report()
@@ -300,8 +307,7 @@ class HostedModels:
     def _put_aside(self, name: str, reason: str) -> None:
         one = self.options_of[name]
         change = self.failed(one, ModelError(reason))
-        self.kept[name] = {**self.kept.get(name, {}), KEPT_OUT: reason, CHANGED: repr(time.time())}
-        self.plan(change)
+        self.plan(change, one, {**self.kept[name], KEPT_OUT: reason, CHANGED: repr(time.time())})
         self.unfinished.append(change)
         self.on_unfinished()
 
@@ -369,7 +375,7 @@ class HostedModels:
 
     def _at_once(self, change: Change) -> None:
         """Make a change while nothing serves yet."""
-        self.plan(change)
+        self.plan(change, self.options_of[change.name], self.kept[change.name])
         self.apply(change)
 
     def _name_all(self) -> None:
