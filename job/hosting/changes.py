@@ -126,12 +126,12 @@ class Changes:
         """Load the models that are not loaded yet; others are served meanwhile."""
         models = self._models
         while models.later:
-            name = models.later[0]
+            name = self._following.name if self._following else models.wanted()
             one, kept = models.options_of[name], models.kept[name]
             self._following = self._following or models.begin(one, kept)
             self._make(self._following, one, kept)
             self._following = None
-            models.later.popleft()
+            models.later.remove(name)
             if not models.later:
                 models.loaded()
             if self._closed.is_set():

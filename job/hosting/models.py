@@ -90,7 +90,9 @@ class HostedModels:
         self.unfinished: deque[Change] = deque()
         self.on_unfinished: Callable[[], None] = lambda: None
         self.left: dict[str, AbsentModel] = {}
-        self.later: deque[str] = deque()
+        self.later: list[str] = []
+        # Those of them that may have ended the process.
+        self._suspected: set[str] = set()
         self.index = shared.index
         self.has_others = options.model_parallelism > 1
         self._due: deque[Change] = deque()
@@ -186,6 +188,26 @@ class HostedModels:
         changed = max((kept.get(CHANGED, "") for kept in self.kept.values()), default="")
         if changed and self.has_others:
             write_hash(self.client, self._keys.record, {CHANGED: changed})
+
+    def wanted(self) -> str:
+        """Return the name of the model of `later` that is loaded next: most requests wait for it.
+
+        One that may have ended the process comes last.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used.
+        """
+        safe = [name for name in self.later if name not in self._suspected]
+        if len(safe) < 2:
+            return (safe or self.later)[0]
+        waiting = dict.fromkeys(safe, 0)
+        streams = [(name, stream) for name in safe for stream in JobKeys(name).streams]
+        with self.client.pipeline(transaction=False) as pipeline:
+            for _, stream in streams:
+                pipeline.xlen(stream)
+            for (name, _), length in zip(streams, pipeline.execute(), strict=True):
+                waiting[name] += length
+        return max(safe, key=waiting.__getitem__)
 
     def describe(self, name: str, of_job: bool = True) -> None:
         """Write what has become of one model by a change; see `publish`.
@@ -337,19 +359,19 @@ class HostedModels:
         if not first_attempt:
             with suppress(RedisError):
                 self._announce()
-        suspected: list[str] = []
         for name, kept in self.kept.items():
             self.options_of[name] = now.options_of(options, name, kept)
             deadly = set() if kept[KEPT_OUT] else deaths.found(self.client, name)
             if cause := deaths.cause(deadly):
                 kept.update({KEPT_OUT: cause, CHANGED: repr(time.time())})
-            (suspected if deadly else self.later).append(name)
-        # One that may have ended the process comes last.
-        self.later.extend(suspected)
+            self.later.append(name)
+            if deadly:
+                self._suspected.add(name)
         for name in [*self.later]:
-            if first_attempt or not self.served or self.kept[name][KEPT_OUT]:
-                self.later.remove(name)
-                self._at_once(self.begin(self.options_of[name], self.kept[name]))
+            if first_attempt or self.kept[name][KEPT_OUT]:
+                self._load_one(name)
+        while self.later and not self.served:
+            self._load_one(self.wanted())
         self._name_all()
         self.publish()
         for change in self.settled():
@@ -362,6 +384,10 @@ class HostedModels:
             path = options.model.path
             place = ModelUrl.parse(path) if is_url(path) else path
             raise ModelError(f"none of the models of {place} can be loaded; {told}")
+
+    def _load_one(self, name: str) -> None:
+        self.later.remove(name)
+        self._at_once(self.begin(self.options_of[name], self.kept[name]))
 
     def _announce(self) -> None:
         """Tell which models are loaded again: Redis may have lost them, and other slots may serve them meanwhile."""
