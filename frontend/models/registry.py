@@ -79,6 +79,19 @@ class PublishedModel:
             return model
         return replace(model, version=report.version, numbered=report.numbered)
 
+    def still(self, earlier: PublishedModel) -> PublishedModel:
+        """Return the model with the signature that an earlier read has found, if Redis has lost it since.
+
+        Slots of the same start of the job load the model again: the signature will be the same.
+        """
+        known = earlier.described
+        if self.described or known is None:
+            return self
+        if any(report.state != "loading" or report.submission != known.submission for report in self.reports):
+            return self
+        reports = tuple(reports_of(known, self.reports))
+        return replace(self, reports=reports, version=earlier.version, numbered=earlier.numbered)
+
     @cached_property
     def loaded(self) -> SlotReport | None:
         """Report of a slot that has loaded the model and is not silent; None if there is none."""
@@ -183,6 +196,8 @@ class ModelRegistry:
         self._problems: Mapping[str, ServingError] = {}
         self._read_at = self._failed_at = 0.0
         self._seen_at: dict[ServableModel, float] = {}
+        # As they were with a signature, also those that Redis has lost.
+        self._described: dict[ServableModel, PublishedModel] = {}
         self._reading: asyncio.Task[None] | None = None
         self._retry_budget = RetryBudget(RETRY_BUDGET)
 
@@ -302,13 +317,15 @@ class ModelRegistry:
         for servable, (model, _) in states.items():
             if isinstance(model, ServingError) or not model.reports:
                 # For instance, one node of a cluster is down.
-                model = self._models.get(servable, PublishedModel.of(servable))
-            models[servable] = model
+                models[servable] = self._models.get(servable, PublishedModel.of(servable))
+            else:
+                models[servable] = model.still(self._described.get(servable, model))
         absent = {servable: model for servable, model in models.items() if model.absence}
         for servable in await self._expected(absent):
             models[servable] = replace(models[servable], expected=True)
         canaries = await self._read_canaries({one: number for one, (_, number) in states.items() if number is not None})
         self._seen_at |= dict.fromkeys(models, now)
+        self._described |= {servable: model for servable, model in models.items() if model.described}
         self._models = self._missed(models, now) | models
         self._versions = _by_version([*canaries, *self._models.values()])
         self._latest = {model.name: model for model in self._models.values()}

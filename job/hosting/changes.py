@@ -126,12 +126,12 @@ class Changes:
         """Load the models that are not loaded yet; others are served meanwhile."""
         models = self._models
         while models.later:
-            name = models.later[0]
+            name = self._following.name if self._following else models.wanted()
             one, kept = models.options_of[name], models.kept[name]
             self._following = self._following or models.begin(one, kept)
             self._make(self._following, one, kept)
             self._following = None
-            models.later.popleft()
+            models.later.remove(name)
             if not models.later:
                 models.loaded()
             if self._closed.is_set():
@@ -141,7 +141,9 @@ class Changes:
         self._follow_up()
         while unfinished := self._models.unfinished:
             self._end(unfinished[0])
-            self._note(self._models.kept[unfinished[0].name].get(CHANGED, ""))
+            # The model may have been removed at the same time.
+            if when := _changed(self._models.kept.get(unfinished[0].name, {})):
+                self._note(when)
             unfinished.popleft()
         found = {as_text(name): Order.from_json(text) for name, text in self._client.hgetall(self._key).items()}
         for name, known in [*self._begun.items()]:
@@ -295,22 +297,13 @@ class Changes:
     def _make(
         self, change: Change, one: HostedOptions | None, kept: Mapping[str, str], is_ordered: bool = False
     ) -> None:
-        """Let a change be made, and wait for it; keep what a slot that starts again needs.
+        """Let a change be made, and wait for it; its slot keeps what it needs when it starts again.
 
         The last slot that has made an ordered change describes the model (`_end_order`).
         """
-        name = change.name
         if not change.is_planned:
             change.is_planned = True
-            self._models.plan(change)
-        while not change.made.is_set():
-            self._pause()
-        if one is None:
-            self._models.options_of.pop(name, None)
-            self._models.kept.pop(name, None)
-        else:
-            self._models.options_of[name] = one
-            self._models.kept[name] = dict(kept)
+            self._models.plan(change, one, kept)
         self._end(change, of_job=not is_ordered)
 
     def _end(self, change: Change, of_job: bool = True) -> None:

@@ -90,7 +90,9 @@ class HostedModels:
         self.unfinished: deque[Change] = deque()
         self.on_unfinished: Callable[[], None] = lambda: None
         self.left: dict[str, AbsentModel] = {}
-        self.later: deque[str] = deque()
+        self.later: list[str] = []
+        # Those of them that may have ended the process.
+        self._suspected: set[str] = set()
         self.index = shared.index
         self.has_others = options.model_parallelism > 1
         self._due: deque[Change] = deque()
@@ -127,8 +129,9 @@ class HostedModels:
         """The change that is made next; None if there is none."""
         return self._due[0] if self._due else None
 
-    def plan(self, change: Change) -> None:
-        """Let a change be made between two batches; any thread may call this."""
+    def plan(self, change: Change, one: HostedOptions | None, kept: Mapping[str, str]) -> None:
+        """Let a change be made between two batches, also of what is kept of the model; any thread may call this."""
+        change.one, change.kept = one, dict(kept)
         self._due.append(change)
 
     def apply(self, change: Change) -> None:
@@ -149,6 +152,11 @@ class HostedModels:
             self.reports.pop(name, None)
         else:
             self.reports[name] = change.report
+        if change.one is None:
+            self.options_of.pop(name, None)
+            self.kept.pop(name, None)
+        else:
+            self.options_of[name], self.kept[name] = change.one, change.kept
         self._name_all()
         self._due.popleft()
         change.made.set()
@@ -158,7 +166,8 @@ class HostedModels:
         model = self.queues[name]
         changed = model.check()
         problem = model.problem() if isinstance(model, HostedModel) else ""
-        if problem and all(change.name != name for change in self._due):
+        # Other threads plan changes meanwhile.
+        if problem and all(change.name != name for change in self._due.copy()):
             self._put_aside(name, f"it is put aside: {problem}")
         elif changed:
             self.reports[name] = self.served[name].report()
@@ -179,6 +188,26 @@ class HostedModels:
         changed = max((kept.get(CHANGED, "") for kept in self.kept.values()), default="")
         if changed and self.has_others:
             write_hash(self.client, self._keys.record, {CHANGED: changed})
+
+    def wanted(self) -> str:
+        """Return the name of the model of `later` that is loaded next: most requests wait for it.
+
+        One that may have ended the process comes last.
+
+        Raises:
+            redis.RedisError: If Redis cannot be used.
+        """
+        safe = [name for name in self.later if name not in self._suspected]
+        if len(safe) < 2:
+            return (safe or self.later)[0]
+        waiting = dict.fromkeys(safe, 0)
+        streams = [(name, stream) for name in safe for stream in JobKeys(name).streams]
+        with self.client.pipeline(transaction=False) as pipeline:
+            for _, stream in streams:
+                pipeline.xlen(stream)
+            for (name, _), length in zip(streams, pipeline.execute(), strict=True):
+                waiting[name] += length
+        return max(safe, key=waiting.__getitem__)
 
     def describe(self, name: str, of_job: bool = True) -> None:
         """Write what has become of one model by a change; see `publish`.
@@ -300,8 +329,7 @@ class HostedModels:
     def _put_aside(self, name: str, reason: str) -> None:
         one = self.options_of[name]
         change = self.failed(one, ModelError(reason))
-        self.kept[name] = {**self.kept.get(name, {}), KEPT_OUT: reason, CHANGED: repr(time.time())}
-        self.plan(change)
+        self.plan(change, one, {**self.kept[name], KEPT_OUT: reason, CHANGED: repr(time.time())})
         self.unfinished.append(change)
         self.on_unfinished()
 
@@ -331,19 +359,19 @@ class HostedModels:
         if not first_attempt:
             with suppress(RedisError):
                 self._announce()
-        suspected: list[str] = []
         for name, kept in self.kept.items():
             self.options_of[name] = now.options_of(options, name, kept)
             deadly = set() if kept[KEPT_OUT] else deaths.found(self.client, name)
             if cause := deaths.cause(deadly):
                 kept.update({KEPT_OUT: cause, CHANGED: repr(time.time())})
-            (suspected if deadly else self.later).append(name)
-        # One that may have ended the process comes last.
-        self.later.extend(suspected)
+            self.later.append(name)
+            if deadly:
+                self._suspected.add(name)
         for name in [*self.later]:
-            if first_attempt or not self.served or self.kept[name][KEPT_OUT]:
-                self.later.remove(name)
-                self._at_once(self.begin(self.options_of[name], self.kept[name]))
+            if first_attempt or self.kept[name][KEPT_OUT]:
+                self._load_one(name)
+        while self.later and not self.served:
+            self._load_one(self.wanted())
         self._name_all()
         self.publish()
         for change in self.settled():
@@ -357,6 +385,10 @@ class HostedModels:
             place = ModelUrl.parse(path) if is_url(path) else path
             raise ModelError(f"none of the models of {place} can be loaded; {told}")
 
+    def _load_one(self, name: str) -> None:
+        self.later.remove(name)
+        self._at_once(self.begin(self.options_of[name], self.kept[name]))
+
     def _announce(self) -> None:
         """Tell which models are loaded again: Redis may have lost them, and other slots may serve them meanwhile."""
         loading = SlotReport("", "loading").to_json()
@@ -369,7 +401,7 @@ class HostedModels:
 
     def _at_once(self, change: Change) -> None:
         """Make a change while nothing serves yet."""
-        self.plan(change)
+        self.plan(change, self.options_of[change.name], self.kept[change.name])
         self.apply(change)
 
     def _name_all(self) -> None:

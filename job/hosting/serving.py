@@ -18,7 +18,7 @@ from cluster_serving.connectors.slot.permissions import refusal
 from cluster_serving.connectors.slot.redis import Backoff, RedisClock, connect
 from cluster_serving.connectors.slot.shared import SharedSlot
 from cluster_serving.connectors.slot.stage import MakeStage
-from cluster_serving.connectors.slot.stream import GONE
+from cluster_serving.connectors.slot.stream import GONE, StreamReader
 from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
@@ -212,11 +212,13 @@ class Serving:
 
     def _change(self, change: Change) -> Iterator[GatheredBatch]:
         """Let another model serve the requests of a name, or none if it has gone."""
-        name, earlier = change.name, self._queues.pop(change.name, None)
+        name, earlier = change.name, self._queues.get(change.name)
         if earlier is not None:
             # What has been gathered is computed by the model that it was gathered for.
             with nullcontext() if self._left is None else CALLS.among_others():
                 yield from earlier.expire(math.inf)
+            # Not before: `leave` may have given the queue requests meanwhile.
+            del self._queues[name]
             self._gathering.pop(name, None)
             del self.names[earlier.flow.id]
             earlier.close()
@@ -224,9 +226,14 @@ class Serving:
         if name not in self._models.queues:
             self._turns.remove(name)
             self._reads.remove(name)
+            if earlier is not None:
+                self._leave_to_others(name, earlier.leave())
             return
         if earlier is not None:
             self._queue(name).succeed(earlier)
+        elif self._has_looked:
+            # Requests that a read has found after an earlier model of this name had left are pending.
+            self._queue(name).start_over()
         # A read that waits now has no streams of a new model.
         self._reads.note_used(name)
         self._turns.add(name)
@@ -357,10 +364,18 @@ class Serving:
             by_name.setdefault(stream.decode().partition(":")[0], []).append((stream, raw))
         for name, found in by_name.items():
             if name not in self._models.queues:
+                # The read began before the model left.
+                reader = StreamReader(self._host.client, name, self._host.consumer, 0, connection=self._host.connection)
+                self._leave_to_others(name, reader.found(found))
                 continue
             self._queue(name).give(found, count)
             self._reads.note_used(name)
             self._turns.add(name)
+
+    def _leave_to_others(self, name: str, entries: Sequence[Entry]) -> None:
+        """Leave requests for a model that has left to other slots; if no slot serves it, they wait until it is back."""
+        if entries and self._left is not None and name in self._models.left:
+            self._left.put(name, entries)
 
     def _failed(self, error: RedisError) -> None:
         """Begin anew once Redis answers: it may have delivered requests in a reply that was lost."""

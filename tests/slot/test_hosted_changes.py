@@ -227,8 +227,8 @@ def test_models_are_served_while_others_are_loaded_after_a_crash(redis_server, j
     job.run_slots_again()
     # The last one of the alphabet is not loaded; requests for it wait, and so do those of the crash.
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(ask, "steady")
         assert [ask("comes"), ask("moves")] == [5, factor]
+        waiting = pool.submit(ask, "steady")
         assert states(job)["comes"][0] == "loading" and not waiting.done()
         assert db.xpending("moves", GROUP)["pending"] == 1
         goes_on.set()
@@ -236,6 +236,18 @@ def test_models_are_served_while_others_are_loaded_after_a_crash(redis_server, j
     with OutputQueue(port=redis_server.port, name="moves") as results:
         assert float(results.query("interrupted", timeout=30)) == factor
     wait_until(lambda: states(job)["steady"][0] == "ready", 30)
+
+
+def test_a_model_whose_requests_wait_is_loaded_first_after_a_crash(redis_server, job, comes, monkeypatch):
+    job.stop_slots()
+    with InputQueue(port=redis_server.port, name="steady") as queue:
+        queue.enqueue("waits", x=np.float32(1))
+    load, loaded = HostedModels.load, []
+    monkeypatch.setattr(HostedModels, "load", lambda models, one: loaded.append(one.name) or load(models, one))
+    job.run_slots_again()
+    with OutputQueue(port=redis_server.port, name="steady") as results:
+        assert float(results.query("waits", timeout=30)) == 2
+    assert loaded[0] == "steady"
 
 
 @pytest.mark.parametrize("others", [(), (1,)], ids=["alone", "beside another record of its entry"])

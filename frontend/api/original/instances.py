@@ -11,7 +11,7 @@ import numpy as np
 
 from cluster_serving.frontend.api import json_text
 from cluster_serving.frontend.api.json_text import as_object, check_names, kind_of
-from cluster_serving.frontend.errors import MOST_STREAMS, check_count
+from cluster_serving.frontend.errors import MOST_STREAMS, ModelNotReady, check_count
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import MAX_DIMENSIONS, Array, Image, Images, Input
@@ -24,6 +24,9 @@ from cluster_serving.protocol.values.floats import encode_floats, pack_floats
 EXPECTED = 'expected {"instances": [{"name": value, …}, …]}'
 
 _SUBMISSION = ("instances", "model", "version", "callback", "stream")
+
+_UNNAMED = (list, str, int, float)
+"""Types of an instance that is the value of the only input."""
 
 _ANYTHING = TensorSpec("", "", None)
 _FLOATS = ("float32", "")
@@ -47,11 +50,20 @@ Records = Sequence[Inputs | InvalidInput]
 
 
 def read(body: bytes, most: int, model: SlotReport | None) -> Records:
-    """Read the requests of a body; it may be the list of instances."""
+    """Read the requests of a body; it may be the list of instances.
+
+    Raises:
+        ModelNotReady: If an instance has no names, and those of the inputs are not known: no slot has loaded the model.
+    """
     content = json_text.loads(body, json_text.FILE_IN_INSTANCES)
     content = {"instances": content} if isinstance(content, list) else as_object(content)
     check_names(content, ("instances",))
-    return to_records(instances_of(content, most), model)
+    instances = instances_of(content, most)
+    if model is None and any(isinstance(instance, _UNNAMED) for instance in instances):
+        raise ModelNotReady(
+            'no slot has loaded the model yet, so its inputs are not known: send {"name": value, …}, or ask again'
+        )
+    return to_records(instances, model)
 
 
 class Submission(NamedTuple):
@@ -198,7 +210,7 @@ def _named(index: int, instance: Any, specs: Sequence[TensorSpec]) -> dict[str, 
     """Return an instance with the name of its input, which it may lack if the model has one."""
     if isinstance(instance, dict) and instance:
         return instance
-    if isinstance(instance, list | str | int | float) and len(specs) == 1:
+    if isinstance(instance, _UNNAMED) and len(specs) == 1:
         return {specs[0].name: instance}
     of_model = f"; the model expects {', '.join(map(str, specs))}" if specs else ""
     kind = "empty ({})" if instance == {} else kind_of(instance)

@@ -12,7 +12,7 @@ from cluster_serving.frontend.models.registry import ModelRegistry
 from cluster_serving.protocol.errors import RedisUnavailable, ServingError
 from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.keys import DEFAULT_JOB, JOBS_KEY, JobKeys
-from cluster_serving.protocol.slots import SlotReport
+from cluster_serving.protocol.slots import SlotReport, TensorSpec
 
 MANY = 300
 
@@ -227,6 +227,31 @@ def test_a_job_whose_first_start_failed_is_in_nobodys_way(redis_server, db, job)
     assert asyncio.run(look()) == (job, [job, other], False)
     db.srem(JOBS_KEY, job, other)
     db.delete(JobKeys(job).slots(), JobKeys(other).slots())
+
+
+@pytest.mark.parametrize("submission", ["1", "2"], ids=["the same start", "another start"])
+def test_the_signature_of_a_model_outlives_redis_while_the_same_start_loads_it_again(redis_server, db, job, submission):
+    x = TensorSpec("x", "float32", (None, 4))
+    options = RedisOptions("", job)
+    SlotReporter(db, options, "1", 0).ready(SlotReport("", "", engine="OpenVINO", inputs=(x,)))
+
+    async def main():
+        dispatch = Dispatch(redis_server.url)
+        registry = ModelRegistry(dispatch)
+        assert (await registry.model(job)).loaded
+        db.delete(JobKeys(job).slots())
+        SlotReporter(db, options, submission, 0).loading()
+        registry.forget()
+        found = await registry.model(job)
+        await dispatch.close()
+        return found
+
+    try:
+        model = asyncio.run(main())
+    finally:
+        db.srem(JOBS_KEY, job)
+    assert (model.state, model.loaded) == ("loading", None)
+    assert (model.described.inputs if model.described else ()) == ((x,) if submission == "1" else ())
 
 
 def test_a_front_end_that_may_not_read_the_controller_serves_all_the_same(redis_server, db, model):

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from cluster_serving.frontend.api.original import instances as bodies
 from cluster_serving.frontend.api.original.instances import to_records
+from cluster_serving.frontend.errors import ModelNotReady
 from cluster_serving.protocol import tensors
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.slots import SlotReport, TensorSpec
@@ -18,6 +20,12 @@ def read(instances, *specs):
 
 def values(record):
     return {name: value.tolist() for name, value in tensors.decode(record.data)[1].items()}
+
+
+def test_an_instance_without_names_has_to_wait_until_the_inputs_are_known():
+    with pytest.raises(ModelNotReady, match="no slot has loaded the model yet"):
+        bodies.read(b'{"instances": [[1, 2]]}', 1, None)
+    assert len(bodies.read(b'{"instances": [{"x": [1, 2]}]}', 1, None)) == 1
 
 
 @pytest.mark.parametrize(
