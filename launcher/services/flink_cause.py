@@ -6,6 +6,13 @@ _WORKER_ENDED = (
 )
 """What is said of a worker of process mode that is gone. Beam says that a client was cancelled."""
 
+_NOISY_PYTHON = (
+    "the Python of the TaskManager prints text when it starts, which Flink's thread mode takes for a path: see that "
+    "python -c pass prints nothing where the TaskManagers run (PYTHONWARNINGS, sitecustomize), or set "
+    "executionMode: process"
+)
+"""What is said where pemja, which reads paths that Python prints, found none and tried a field of older Javas."""
+
 
 def cause(trace: str) -> str:
     """Return the line with the error of a Java or Python stack trace."""
@@ -20,6 +27,8 @@ def cause(trace: str) -> str:
     told = causes.pop()
     if told.endswith("StatusRuntimeException: CANCELLED: client cancelled"):
         return _WORKER_ENDED
+    if told.endswith("NoSuchFieldException: loadedLibraryNames"):
+        return _NOISY_PYTHON
     # Java repeats the message of a cause, with what it was about before it: 'Cannot run program "python": error=2'.
     while causes and causes[-1].endswith(told.partition(": ")[2] or told) and not causes[-1].endswith(told):
         told = causes.pop()

@@ -57,6 +57,12 @@ Caused by: org.A.StatusRuntimeException: CANCELLED: client cancelled
             "the process of a slot crashed or was killed, perhaps for lack of memory; see cluster-serving-cli logs "
             "--errors, and cluster-serving-cli dead list for requests that it died of",
         ),
+        (
+            "java.lang.RuntimeException: A\nCaused by: java.lang.NoSuchFieldException: loadedLibraryNames\n",
+            "the Python of the TaskManager prints text when it starts, which Flink's thread mode takes for a path: see "
+            "that python -c pass prints nothing where the TaskManagers run (PYTHONWARNINGS, sitecustomize), or set "
+            "executionMode: process",
+        ),
         ("one line", "one line"),
         ("", "unknown"),
     ],
