@@ -113,7 +113,7 @@ def _application(front: FrontEnd, known: Apis, log: AccessLog, grpc: GrpcServer 
 
     routes = known.routes()
     direct = DirectRoutes(routes)
-    app: ASGIApp = Starlette(
+    served = Starlette(
         routes=[*chain(*routes.values())],
         lifespan=lifespan,
         exception_handlers={
@@ -123,7 +123,8 @@ def _application(front: FrontEnd, known: Apis, log: AccessLog, grpc: GrpcServer 
             Exception: _unexpected_error,
         },
     )
-    app = AccessMiddleware(app, direct, front.admission, front.metrics, apis.OPEN_PATHS, log)
+    served.router.redirect_slashes = False
+    app: ASGIApp = AccessMiddleware(served, direct, front.admission, front.metrics, apis.OPEN_PATHS, log)
     for wrapper in apis.WRAPPERS:
         app = wrapper(app)
     if options.cors_origins:
@@ -146,12 +147,20 @@ async def _serving_error(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(routes: DirectRoutes, request: Request, error: Exception) -> Response:
-    """Return the answer to a request for which Starlette has no route, as it says by 404 or 405."""
-    path = request.scope["path"]
+    """Return the answer to a request for which Starlette has no route, as it says by 404 or 405.
+
+    A path with a surplus slash at its end is redirected.
+    """
+    path, sent = request.scope["path"], request.scope["raw_path"]
     if path == "*":
         # The method is OPTIONS, and the question is for the server as a whole (RFC 9110, 9.3.7).
         return Response(status_code=204, headers={"allow": routes.all_methods()})
     methods = routes.methods(request.scope)
+    if not methods and sent.endswith(b"/") and routes.methods({**request.scope, "path": path[:-1]}):
+        # A relative address: behind a proxy, the client knows another scheme, port or path, such as a form's.
+        name, query = sent[:-1].rpartition(b"/")[2], request.scope["query_string"]
+        location = b"../%b?%b" % (name, query) if query else b"../%b" % name
+        return Response(status_code=307, headers={"location": location.decode("latin1")})
     if not methods:
         return error_response(PathNotFound(f"there is no resource at {path[:200]}; /docs lists the API"), path)
     # Starlette names the methods of the first route of the path alone.

@@ -31,10 +31,10 @@ Call = HttpCall | GrpcCall
 """A request apart from its content."""
 
 
-def succeeded(outcomes: Outcomes) -> Sequence[Outputs]:
+def succeeded(outcomes: Outcomes, place: str = "record {}") -> Sequence[Outputs]:
     """Return the outputs of all records of a request, or raise the first error, for protocols without partial answers.
 
-    Its message has the index of its record, if there are several.
+    Its message has the `place` with the index of its record, if there are several.
     """
     if isinstance(outcomes, Columns):
         return outcomes
@@ -43,7 +43,7 @@ def succeeded(outcomes: Outcomes) -> Sequence[Outputs]:
         if isinstance(outcome, ServingError):
             if len(outcomes) == 1:
                 raise outcome
-            error = type(outcome)(f"record {index}: {outcome}")
+            error = type(outcome)(f"{place.format(index)}: {outcome}")
             error.version = outcome.version
             raise error
         good.append(outcome)

@@ -1,6 +1,7 @@
 """The command `cluster-serving-http`."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,8 @@ def main(given: Sequence[str] | None = None) -> None:
     # httpx would log the URLs of callbacks, whose query may hold a secret.
     for name in ("uvicorn", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # gRPC would log what clients do wrong, such as a compression that is off.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         if words[:1] == ["hash-key"]:
             _hash_key(words[1:])

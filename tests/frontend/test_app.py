@@ -21,3 +21,22 @@ def test_other_paths_and_methods_are_refused_like_everything_else(serve, method,
     assert (answer.status_code, answer.json()["code"]) == (status, code)
     assert path in answer.json()["error"]
     assert ("allow" in answer.headers) is (status == 405)
+
+
+@pytest.mark.parametrize(
+    ("path", "location"),
+    [
+        ("/models/m%20x/predict/", "../predict"),
+        ("/zoo-0.9/predict/", "../predict"),
+        ("/models/m%20x/?a=b", "../m%20x?a=b"),
+        ("/v1/models/m:predict/", "../m:predict"),
+    ],
+)
+def test_a_surplus_slash_is_redirected_relative_to_what_the_client_asked(serve, path, location):
+    answer = httpx.post(serve().url + path, headers={"host": "other:1"})
+    assert (answer.status_code, answer.headers["location"]) == (307, location)
+
+
+def test_other_slashes_are_not_redirected(serve):
+    url = serve().url
+    assert [httpx.get(url + path).status_code for path in ("//docs/", "/docs//", "/docs%2F", "/none/")] == [404] * 4

@@ -145,7 +145,7 @@ def _answer(report: SlotReport, batched: bool) -> Schema:
 def _row(fields: Schema) -> Schema:
     """Return the schema of an instance: a model of one input takes its value without the name."""
     values = [*fields["properties"].values()]
-    return {"anyOf": [fields, *values]} if len(values) == 1 else fields
+    return {"oneOf": [fields, *values]} if len(values) == 1 else fields
 
 
 def _single(fields: Mapping[str, Schema]) -> Schema:
@@ -155,13 +155,13 @@ def _single(fields: Mapping[str, Schema]) -> Schema:
 def _v2(known: Mapping[str, Any], report: SlotReport) -> Schema:
     count = len(report.inputs)
     forms = [form for spec in report.inputs for form in schemas.v2_inputs(spec)]
-    tensors = {"type": "array", "items": {"anyOf": forms}, "minItems": count, "maxItems": count}
+    tensors = {"type": "array", "items": {"oneOf": forms}, "minItems": count, "maxItems": count}
     request = known["V2InferRequest"]
     request = {**request, "properties": {**request["properties"], "inputs": tensors}}
     del request["example"]
     response = known["V2InferResponse"]
-    if sent_back := [schemas.v2_output(spec) for spec in outputs(report)]:
-        own = {"type": "array", "items": {"anyOf": sent_back}, "minItems": len(sent_back)}
+    if told := outputs(report):
+        own = {"type": "array", "items": schemas.v2_output(told), "minItems": len(told)}
         response = {**response, "properties": {**response["properties"], "outputs": own}}
     return {"V2InferRequest": request, "V2InferResponse": response}
 

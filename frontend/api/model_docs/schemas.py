@@ -35,8 +35,8 @@ def of_input(spec: TensorSpec, batched: bool = False) -> Schema:
     tensor = _nested(_taken(spec.dtype), shape, 1) | _about(spec.dtype, shape)
     if spec.dtype == "str" and shape == (None,):
         # One text is a list of it.
-        return {"anyOf": [tensor, _element("str")]}
-    return {"anyOf": [tensor, _IMAGE]} if image_size(spec) else tensor
+        return {"oneOf": [tensor, _element("str")]}
+    return {"oneOf": [tensor, _IMAGE]} if image_size(spec) else tensor
 
 
 def of_output(spec: TensorSpec, batched: bool = False) -> Schema:
@@ -59,9 +59,25 @@ def v2_inputs(spec: TensorSpec) -> list[Schema]:
     return [tensor, _v2_images(spec.name)] if image_size(spec) else [tensor]
 
 
-def v2_output(spec: TensorSpec) -> Schema:
-    """Return the schema of an output in v2."""
-    return _v2_tensor(spec, _answered(spec.dtype), [*datatypes.DTYPES, datatypes.BYTES], least=0)
+def v2_output(specs: Sequence[TensorSpec]) -> Schema:
+    """Return the schema of any of the outputs in v2.
+
+    It is one schema, not a choice: clients in Go cannot tell tensors apart that differ in constants alone.
+    """
+    known = [*datatypes.DTYPES, datatypes.BYTES]
+    first, *others = (_v2_tensor(spec, _answered(spec.dtype), known, least=0) for spec in specs)
+    if not others:
+        return first
+    fields = [tensor["properties"] for tensor in (first, *others)]
+    elements = [each["data"]["items"] for each in fields]
+    types = {value for each in fields for value in each["datatype"].get("enum", [each["datatype"].get("const")])}
+    merged = {
+        "name": {"type": "string", "enum": [spec.name for spec in specs]},
+        "datatype": {"type": "string", "enum": sorted(types)},
+        "shape": _sizes(None, 0),
+        "data": {"type": "array", "items": elements[0] if all(each == elements[0] for each in elements) else {}},
+    }
+    return {**first, "description": ", ".join(map(str, specs)), "properties": {**first["properties"], **merged}}
 
 
 def image_size(spec: TensorSpec) -> tuple[int | None, int | None] | None:
@@ -145,12 +161,18 @@ def _element(dtype: str) -> Schema:
 
 
 def _taken(dtype: str) -> Schema:
-    """Return the schema of one element of an input: null is a missing value, and truth values are 0 and 1."""
+    """Return the schema of one element of an input: null is a missing value, and truth values are 0 and 1.
+
+    A list of types would be a choice as well, but generators of Rust and others make an empty type of it.
+    """
     element = _element(dtype)
-    if element.get("type") == "boolean":
-        return {"type": ["boolean", "integer"], "minimum": 0, "maximum": 1}
-    more = {"number": ["null", "boolean"], "integer": ["boolean"]}.get(element.get("type", ""))
-    return element | {"type": [element["type"], *more]} if more else element
+    more: Mapping[str, list[Schema]] = {
+        "boolean": [{"type": "integer", "minimum": 0, "maximum": 1}],
+        "integer": [{"type": "boolean"}],
+        "number": [{"type": "boolean"}, {"type": "null"}],
+    }
+    others = more.get(element.get("type", ""))
+    return {"oneOf": [element, *others]} if others else element
 
 
 def _answered(dtype: str) -> Schema:

@@ -19,7 +19,7 @@ from cluster_serving.protocol.tensors import Encoded, encode
 from cluster_serving.protocol.token_counts import COMPLETION, PROMPT
 from cluster_serving.protocol.values.lists import shown
 
-_STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation"})
+_STREAM_OPTIONS = frozenset({"include_usage", "include_obfuscation", "continuous_usage_stats"})
 _NUMBERS = frozenset({PROMPT, COMPLETION})
 _COUNTS = {"n": 1, "stream": False}
 _OTHERS = frozenset({"model", "prompt", "n", "stream", "stream_options"})
@@ -33,12 +33,14 @@ class CompletionRequest(dataplane.DecodedRequest):
         model: Name of the model; empty for the default model.
         stream: True if the client wants the choices in pieces.
         include_usage: True if it wants the usage after the last piece.
+        continuous_usage: True if it wants the usage so far in each piece, too.
         per_prompt: Number of choices of each prompt, which follow each other.
     """
 
     model: str
     stream: bool = False
     include_usage: bool = False
+    continuous_usage: bool = False
     per_prompt: int = 1
 
 
@@ -100,9 +102,9 @@ def to_request(
     records = [{**shared, prompt.name: text_input(prompt, text)} for text in texts]
     encoded = [Encoded(encode(record)) for record in records]
     choices = [one for one in encoded for _ in range(count)]
-    includes_usage = _includes_usage(content.get("stream_options"))
+    includes_usage, is_continuous = _usage_options(content.get("stream_options"))
     counted = "" if stream and not includes_usage else json.dumps([prompt.name, *(specs.keys() & {"system"})])
-    return CompletionRequest(choices, model, stream, includes_usage, count, counted=counted)
+    return CompletionRequest(choices, model, stream, includes_usage, is_continuous, count, counted=counted)
 
 
 def model_of(content: Mapping[str, Any]) -> str:
@@ -234,15 +236,21 @@ def _default(name: str, spec: TensorSpec, defaults: Mapping[str, Any]) -> Any:
     if spec.dtype == "str":
         return ""
     first = NEUTRAL[name][0]
-    return first if isinstance(first, bool) else None
+    return first if isinstance(first, bool | int | float | list) else None
 
 
-def _includes_usage(options: Any) -> bool:
+def _usage_options(options: Any) -> tuple[bool, bool]:
+    """Return `include_usage` and vLLM's `continuous_usage_stats`."""
     given = {} if options is None else options
     known = isinstance(given, dict) and given.keys() <= _STREAM_OPTIONS
     if not known or not all(type(value) is bool for value in given.values()):
         raise InvalidInput(f"'stream_options' is {shown(options)}; expected {{\"include_usage\": true}}")
-    return bool(given.get("include_usage", False))
+    includes, is_continuous = given.get("include_usage", False), given.get("continuous_usage_stats", False)
+    if is_continuous and not includes:
+        raise InvalidInput(
+            "'stream_options' has 'continuous_usage_stats' without 'include_usage'; set that to true, too"
+        )
+    return includes, is_continuous
 
 
 def _is_text(value: Any) -> bool:

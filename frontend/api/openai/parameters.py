@@ -33,21 +33,38 @@ CHAT_DEFAULTS: Mapping[str, Any] = {**DEFAULTS, "max_tokens": 2**31 - 1}
 """Defaults of a chat, whose answer has no limit; the number fits any input of 32 bits."""
 
 NEUTRAL: Mapping[str, Sequence[Any]] = {
+    "add_special_tokens": (True,),
     "audio": (None,),
+    "detokenize": (True,),
     "functions": ([],),
     "function_call": ("none", "auto"),
+    "ignore_eos": (False,),
+    "include_stop_str_in_output": (False,),
+    "length_penalty": (1.0,),
     "metadata": ({},),
+    "min_p": (0.0,),
+    "min_tokens": (0,),
     "modalities": (["text"],),
     "parallel_tool_calls": (True, False),
     "prediction": (None,),
+    "prompt_logprobs": (None,),
+    "repetition_penalty": (1.0,),
     "response_format": ({"type": "text"},),
     "service_tier": ("auto", "default"),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "stop_token_ids": ([],),
     "store": (False,),
     "tool_choice": ("none", "auto"),
     "tools": ([],),
+    "top_k": (0, -1),
+    "use_beam_search": (False,),
     "web_search_options": (None,),
 }
-"""Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing."""
+"""Parameters that a model takes as inputs, empty by default, or else with the values that ask for nothing.
+
+Some are those of vLLM, which tools of benchmarks send to every server.
+"""
 
 _LARGEST = 2**63 - 1
 
@@ -93,10 +110,18 @@ def check(content: Mapping[str, Any], taken: Collection[str]) -> None:
     """
     check_ranges(content)
     for name in sorted(NEUTRAL.keys() & content.keys() - {*taken}):
-        if content[name] is not None and content[name] not in NEUTRAL[name]:
-            raise InvalidInput(f"the model has no input {name!r}, and cannot take {str(content[name])[:64]}")
+        if content[name] is not None and not any(_is_same(content[name], value) for value in NEUTRAL[name]):
+            raise InvalidInput(
+                f"the model has no input {name!r}, and cannot take {shown(content[name])}; leave it out, or let the "
+                "handler of the model declare that input"
+            )
     for name in sorted(DEFAULTS.keys() & content.keys() - {*taken}):
         check_type(name, content[name])
+
+
+def _is_same(value: Any, neutral: Any) -> bool:
+    """Return True for equal values; true and false equal no number."""
+    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def check_ranges(content: Mapping[str, Any]) -> None:

@@ -29,7 +29,8 @@ class CompletionStream:
         if asked.include_usage:
             # All events but the last one have no usage.
             self._fields |= {"usage": None}
-        self._tells_usage = asked.include_usage
+        self._tells_usage, self._tells_each = asked.include_usage, asked.continuous_usage
+        self._is_counted = False
         self._choices, self._per_prompt = len(asked.records), asked.per_prompt
         self._begun: set[int] = set()
         self._reasons: dict[int, str] = {}
@@ -61,9 +62,7 @@ class CompletionStream:
                     yield self._event([self._piece(index, NOTHING)])
                 yield self._event([self._codec.piece(index, NOTHING, self._reasons.get(index, "stop"), False)])
             if self._tells_usage:
-                yield event(
-                    dumps({**self._fields, "choices": [], "usage": completions.usage(self._counts, self._per_prompt)})
-                )
+                yield event(dumps({**self._fields, "choices": [], "usage": self._usage()}))
         except ServingError as error:
             if not begun:
                 raise
@@ -74,7 +73,9 @@ class CompletionStream:
         said = completions.of_piece(outputs)
         if said.reason or said.tool_calls:
             self._reasons[index] = said.reason or "tool_calls"
-        counts = zip(completions.counts(outputs), self._counts[index], strict=True)
+        counted = completions.counts(outputs)
+        self._is_counted |= counted != (None, None)
+        counts = zip(counted, self._counts[index], strict=True)
         prompt, completion = (before if count is None else count for count, before in counts)
         self._counts[index] = prompt, completion
         return said
@@ -90,5 +91,10 @@ class CompletionStream:
         self._begun.add(index)
         return self._codec.piece(index, said, None, is_first)
 
+    def _usage(self) -> dict[str, int]:
+        return completions.usage(self._counts, self._per_prompt)
+
     def _event(self, choices: list[dict[str, Any]]) -> bytes:
-        return event(dumps({**self._fields, "choices": choices}))
+        # Before the first count, the usage is not known, which is not the same as 0.
+        so_far = {"usage": self._usage()} if self._tells_each and self._is_counted else {}
+        return event(dumps({**self._fields, "choices": choices, **so_far}))

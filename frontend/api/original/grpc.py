@@ -3,13 +3,14 @@
 Source: frontEndGRPC.proto of analytics-zoo 0.12. `Predict` returns the JSON list of its predictions.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.json_text import writing_cost
 from cluster_serving.frontend.api.original import instances, predictions
 from cluster_serving.frontend.context import FrontEnd
-from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest
+from cluster_serving.frontend.dataplane import Call, DataPlane, DecodedRequest, succeeded
 from cluster_serving.frontend.errors import without_errors
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.proto import original
@@ -43,20 +44,20 @@ def service(front: FrontEnd) -> Service:
     )
 
 
-class _Codec(JsonCodec[DecodedRequest, list[Outputs]]):
+class _Codec(JsonCodec[DecodedRequest, Sequence[Outputs]]):
     protocol = "grpc"
     needs_signature = False
 
     def decode(self, body: bytes, most: int, described: SlotReport | None) -> DecodedRequest:
         return DecodedRequest(without_errors(instances.read(body, most, described)))
 
-    def merge(self, call: Call, model: PublishedModel, asked: DecodedRequest, outcomes: Outcomes) -> list[Outputs]:
-        return without_errors(outcomes)
+    def merge(self, call: Call, model: PublishedModel, asked: DecodedRequest, outcomes: Outcomes) -> Sequence[Outputs]:
+        return succeeded(outcomes, "instances[{}]")
 
-    def encoding_cost(self, asked: DecodedRequest, answer: list[Outputs]) -> int:
+    def encoding_cost(self, asked: DecodedRequest, answer: Sequence[Outputs]) -> int:
         return writing_cost(answer, as_texts=True)
 
-    def encode(self, model: PublishedModel, asked: DecodedRequest, answer: list[Outputs]) -> str:
+    def encode(self, model: PublishedModel, asked: DecodedRequest, answer: Sequence[Outputs]) -> str:
         return predictions.texts(answer, model.post_processing)
 
 

@@ -30,7 +30,6 @@ from cluster_serving.protocol.errors import ServingError
 _TOO_LARGE = HeadersTooLarge("the address and the headers of the request are too large (maxHeaderBytes)")
 _URL_TOO_LONG = UrlTooLong("the address of the request is too long (maxHeaderBytes)")
 _SHOWN = 1024
-_MALFORMED = MalformedHttp("the request is not HTTP/1.1")
 _VERSION = HttpVersionNotSupported("this port takes HTTP/1.1 and HTTP/1.0; gRPC has a port of its own (grpcPort)")
 _METHOD = NotSupported("no resource has the method of the request; /docs lists the API")
 _TARGET = MalformedHttp("the address of the request is '*' of another method than OPTIONS, or has a fragment")
@@ -265,7 +264,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             for name, value in self.headers:
                 if name == b"transfer-encoding" and (error := _coding_fault(value, version)) is not None:
                     return error
-        return _MALFORMED
+        return MalformedHttp(f"the request is not HTTP/1.1: {raised}")
 
     def _begin(self) -> None:
         if self._timer is None:
@@ -287,7 +286,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
         elif not self.transport.is_closing():
             response = error_response(error, _path(getattr(self, "url", b"")))
-            fields = [*response.raw_headers, (b"connection", b"close")]
+            fields = [*self.server_state.default_headers, *response.raw_headers, (b"connection", b"close")]
             head = STATUS_LINE[error.http_status]
             head += b"".join(b"%b: %b\r\n" % field for field in fields) + b"\r\n"
             self.transport.write(head + bytes(response.body))

@@ -105,6 +105,14 @@ def test_generators_of_clients_find_names_of_operations_fields_of_objects_and_el
     check(document["components"]["schemas"], set())
 
 
+def test_numbers_have_64_bits_and_no_schema_is_a_list_of_types():
+    """Generators of clients take 32 bits for numbers without a format, and make an empty type of a list of types."""
+    text = json.dumps(docs.document(keys=False))
+    assert not re.findall(r'"anyOf"|"type": \["\w+", "(?!null)', text)
+    assert not re.findall(r'(?<!"format": "int64", )"type": \[?"integer"', text)
+    assert not re.findall(r'(?<!"format": "double", )"type": \[?"number"', text)
+
+
 def test_every_json_body_that_has_to_hold_something_has_an_example_that_fits():
     """The page fills its forms with them, and the form of a batch with choices: its file has to be sent before."""
     document = docs.document(keys=False)
@@ -127,7 +135,7 @@ def test_every_component_is_referred_to_and_every_reference_has_one(kind):
 
 def test_the_errors_of_the_document_are_those_of_the_table():
     document = docs.document(keys=False)
-    assert document["components"]["schemas"]["Error"]["properties"]["code"]["enum"] == sorted(ERRORS)
+    assert document["components"]["schemas"]["ErrorBody"]["properties"]["code"]["enum"] == sorted(ERRORS)
     operations = [operation for methods in document["paths"].values() for operation in methods.values()]
     documented = {int(status) for operation in operations for status in operation["responses"] if status != "2XX"}
     # A method that a path does not have is in no document, nor is what is not supported, nor what no path can change.

@@ -129,11 +129,14 @@ def test_a_chat_gets_all_of_the_messages_and_calls_tools(redis_server, job, ask,
 
 def test_a_model_without_tools_refuses_them_and_takes_what_asks_for_nothing(redis_server, job, ask, tmp_path):
     neutral = {"tools": [], "tool_choice": "none", "store": False, "response_format": {"type": "text"}, "user": "me"}
+    neutral |= {"ignore_eos": False, "min_tokens": 0, "top_k": -1, "repetition_penalty": 1, "prompt_logprobs": None}
+    asking = {"tools": [TOOL], "response_format": {"type": "json_object"}, "ignore_eos": True, "min_tokens": False}
+    asking |= {"top_k": 5, "repetition_penalty": 1.1, "prompt_logprobs": 0, "detokenize": False}
     with generating(redis_server.port, job, tmp_path, PARROT):
         chat = ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body=neutral)
         assert chat.choices[0].message.content == "one "
-        for name, value in {"tools": [TOOL], "response_format": {"type": "json_object"}}.items():
-            with pytest.raises(openai.BadRequestError, match=f"the model has no input '{name}'"):
+        for name, value in asking.items():
+            with pytest.raises(openai.BadRequestError, match=f"the model has no input '{name}'.* leave it out"):
                 ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body={name: value})
 
 
@@ -151,6 +154,20 @@ def test_a_stream_has_its_role_once_and_its_usage_if_asked_for(redis_server, job
         assert all(chunk.choices and "usage" not in chunk.model_fields_set for chunk in usual)
         with pytest.raises(openai.BadRequestError, match="expected .*include_usage"):
             ask.chat.completions.create(**asked, stream_options=True)
+        with pytest.raises(openai.BadRequestError, match="without 'include_usage'"):
+            ask.chat.completions.create(**asked, stream_options={"continuous_usage_stats": True})
+        continuous = {"include_usage": True, "continuous_usage_stats": True}
+        chunks = list(ask.chat.completions.create(**asked, stream_options=continuous))
+        assert [chunk.usage.completion_tokens for chunk in chunks if chunk.usage] == [1, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize(("name", "dtype", "default"), [("ignore_eos", "bool", False), ("top_k", "int64", 0)])
+def test_a_parameter_of_vllm_may_be_an_input(name, dtype, default):
+    specs = TensorSpec("prompt", "str", (None,)), TensorSpec(name, dtype, (None,))
+    report = SlotReport(submission="", state="ready", engine="", inputs=specs, outputs=())
+    for sent, value in (({}, default), ({name: type(default)(1)}, 1)):
+        (record,) = completions.read(json.dumps({"prompt": "a"} | sent).encode(), 9, {"": report}).records
+        assert decode(record.data)[1][name].item() == value
 
 
 def test_a_completion_comes_whole_or_in_pieces(redis_server, job, ask, tmp_path):

@@ -102,7 +102,7 @@ def _fields(document: Schema, schema: Schema, example: Any, path: Path = ()) -> 
 def _alternatives(document: Schema, schema: Schema) -> Iterator[Schema]:
     schema = _resolved(document, schema)
     yield schema
-    for each in schema.get("anyOf", ()):
+    for each in schema.get("oneOf", ()):
         yield from _alternatives(document, each)
 
 

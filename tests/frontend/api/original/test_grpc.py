@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from cluster_serving.frontend.proto import original
+from tests.support.fixtures.generating import generating
 from tests.support.fixtures.grpc_calls import caller
 
 
@@ -28,3 +29,13 @@ def test_the_originals_service_answers(channel, job):
         call("Predict", original.PredictReq(modelName=job, input="{}"), original.PredictReply)
     with pytest.raises(grpc.RpcError, match="no model"):
         call("GetModelsWithName", original.GetModelsWithNameReq(modelName="another"), original.ModelsReply)
+
+
+def test_an_error_of_the_model_names_its_instance(redis_server, serve, job, tmp_path):
+    asked = original.PredictReq(
+        modelName=job, input='{"instances": [{"first": 1, "count": 1}, {"first": 1, "count": -1}]}'
+    )
+    with generating(redis_server.port, job, tmp_path), grpc.insecure_channel(serve().grpc) as channel:
+        call = caller(channel, "grpc.FrontEndGRPCService")
+        with pytest.raises(grpc.RpcError, match=r"instances\[1\]: count is -1; expected 0 or more"):
+            call("Predict", asked, original.PredictReply)

@@ -142,6 +142,7 @@ def test_what_a_proxy_may_understand_differently_is_refused(serve, head):
     assert answer.count(b"HTTP/1.1") - answer.count(b"not HTTP/1.1") == 1
     assert b'"MALFORMED_HTTP"' in answer
     assert b"connection: close" in answer
+    assert b"\r\ndate: " in answer
 
 
 def test_what_the_standard_has_a_status_for_is_refused_with_it(serve):

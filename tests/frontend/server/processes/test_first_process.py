@@ -43,6 +43,19 @@ def test_what_was_accepted_is_answered_before_the_process_ends(redis_server, rep
     assert [prediction["code"] for prediction in answers[0].json()["predictions"]] == ["INTERNAL"] * 2
 
 
+def test_what_clients_do_wrong_over_grpc_is_no_line_of_the_log(redis_server, job):
+    command = [sys.executable, "-m", "cluster_serving.frontend.main", f"--redisUrl={redis_server.url}", "--port=0"]
+    command += ["--grpcPort=0", f"--models={job}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        address = process.stdout.readline().split("grpc://")[1].strip()
+        with grpc.insecure_channel(address) as channel:
+            live = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+            with pytest.raises(grpc.RpcError, match="'gzip' is disabled"):
+                live(b"sent", compression=grpc.Compression.Gzip, timeout=60)
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=60)[1] == ""
+
+
 @pytest.mark.usefixtures("echo")
 def test_a_draining_front_end_is_not_ready_but_answers_and_asks_its_clients_to_leave(redis_server, report, job):
     report(("x", "float32", (None, None)))
