@@ -80,6 +80,8 @@ def _shifted(values: Sequence[Value], axis: int) -> Value:
 
 def sliced(x: Value, axis: int, start: int | None, end: Size | None, step: int | None) -> Value:
     """Return a slice of one axis; None for a number that is not known, but the same for calls of any size."""
+    if x.kind is Kind.PERHAPS:
+        return x
     at = axis_of(axis, x.rank)
     size = x.sizes[at]
     if x.kind is not Kind.ROWS or at != x.axis:
