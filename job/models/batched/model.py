@@ -77,8 +77,8 @@ class BatchedModel(Wrapper):
         # By the ranks of the inputs where the model does not tell them, else by ().
         self._axes: dict[tuple[int, ...], Axes] = {}
         self._attempts = 0
-        # Axes of the inputs → what the graph says about each output.
-        self._findings: dict[tuple[int | None, ...], list[Finding]] = {}
+        # Axes of the inputs, and ranks of their records → what the graph says about each output.
+        self._findings: dict[tuple[tuple[int | None, int], ...], list[Finding]] = {}
         # Empty before it is read, and after the proof: its constants are the content of the file.
         self._graphs: list[Graph | None] = []
         known = all(spec.shape is not None for spec in model.inputs)
@@ -329,14 +329,23 @@ class BatchedModel(Wrapper):
 
     def _follow(self, reading: Reading) -> list[Finding]:
         """Return what the graph of the model says about each output."""
-        places = tuple([place.axis for place in reading.places])
+        places = tuple([(place.axis, len(place.record)) for place in reading.places])
         if places not in self._findings:
             graph = self._read()
-            axes = {spec.name: axis for spec, axis in zip(self._raw_inputs, places, strict=True)}
-            found = {} if graph is None else follow(graph, axes)
+            axes = {spec.name: place.axis for spec, place in zip(self._raw_inputs, reading.places, strict=True)}
+            found = {} if graph is None else follow(self._sized(graph, reading), axes)
             self._findings[places] = [found[spec.name] for spec in self._model.outputs if spec.name in found]
         found_for_all = len(self._findings[places]) == len(self._model.outputs)
         return self._findings[places] if found_for_all else []
+
+    def _sized(self, graph: Graph, reading: Reading) -> Graph:
+        """Return a graph with sizes of the inputs of which the engine tells none: configured ones, or free ones."""
+        found = dict(graph.inputs)
+        for spec, place in zip(self._raw_inputs, reading.places, strict=True):
+            if found.get(spec.name, ()) is None and place.axis is not None:
+                sizes = [None] * len(place.record) if spec.shape is None else [*spec.shape[1:]]
+                found[spec.name] = [*sizes[: place.axis], None, *sizes[place.axis :]]
+        return replace(graph, inputs=found)
 
     @property
     def _careful(self) -> bool:

@@ -94,6 +94,7 @@ class Operator:
         picks: The operator takes some elements of its first input.
         takes_sizes: The rule takes numbers that depend on the number of records, too.
         takes_all: The rule takes tensors of all kinds but `UNKNOWN`.
+        decides: The rule takes tensors of all kinds, and says all that is known.
     """
 
     rule: Rule
@@ -103,6 +104,7 @@ class Operator:
     picks: bool = False
     takes_sizes: bool = False
     takes_all: bool = False
+    decides: bool = False
 
 
 Sizes = Sequence[int | str | None]

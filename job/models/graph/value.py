@@ -156,6 +156,11 @@ def mixed(shape: Sequence[Size] | None = None, *, is_whole: bool = False) -> Val
     return Value(Kind.MIXED, None if shape is None else tuple(shape), is_whole=is_whole)
 
 
+def displaced() -> Value:
+    """Return records in the places of others: they may come back, or be lost."""
+    return Value(Kind.PERHAPS)
+
+
 def same_place(value: Value, shape: Sequence[Size], axis: int | None = None) -> Value:
     """Return a tensor of another shape with rows as those of this one, at this axis or another; or a constant."""
     if value.kind is Kind.CONSTANT:

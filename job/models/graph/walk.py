@@ -83,11 +83,15 @@ def _outputs(operator: Operator | None, node: Node, values: Mapping[str, Value])
     inputs = [values.get(name, UNKNOWN) if name else None for name in node.inputs]
     rest = _rest(operator, inputs)
     try:
+        if operator is not None and operator.decides:
+            result = operator.rule(node, inputs)
+            return [result] if isinstance(result, Value) else [*result]
         found = [] if operator is None else _found(operator, node, inputs)
     except (Unknown, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         # A file may have any attributes. What the rules do not expect is not known.
         found = []
-    named = [replace(one, node=str(node)) if one.kind is Kind.MIXED and not one.node else one for one in found]
+    moves = (Kind.MIXED, Kind.PERHAPS)
+    named = [replace(one, node=str(node)) if one.kind in moves and not one.node else one for one in found]
     return [rest if one.kind is Kind.UNKNOWN else one for one in (*named, *[UNKNOWN] * len(node.outputs))]
 
 

@@ -13,6 +13,8 @@ import torch
 
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
+from cluster_serving.job.models.graph.network import Graph
+from cluster_serving.job.models.graph.torch.script import read
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS
 from cluster_serving.job.models.ports import choose
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
@@ -89,6 +91,14 @@ class TorchScriptModel(TorchModel):
         if self._loaded.inlined_graph.findAllNodes("prim::SetAttr"):
             return True
         return any(buffer._version != version for buffer, version in self._buffers)
+
+    def graph(self) -> Graph | None:
+        """See `Model.graph`; neither numbers nor sizes of axes are in the file."""
+        try:
+            return read(self._loaded, {spec.name: spec.dtype for spec in self.inputs})
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            # A module may have parts of any form.
+            return None
 
     def bounds(self, most: int) -> list[Array]:
         """See `Model.bounds`."""

@@ -56,10 +56,15 @@ def _largest(node: Node, values: Values) -> list[Value]:
         raise Unknown
     x, axis, most = given(values), node.integer("axis"), count.number()
     size = x.sizes[axis_of(axis, x.rank)]
+    if x.kind is not Kind.ROWS or axis_of(axis, x.rank) != x.axis:
+        _check_most(size, most)
+    return largest(x, axis, Size(most))
+
+
+def _check_most(size: Size, most: int) -> None:
     if not size.is_number or not 0 < most <= size.number:
         # Kernels read other memory beyond the end.
         raise Unknown
-    return largest(x, axis, Size(most))
 
 
 def _one_hot(node: Node, values: Values) -> Value:

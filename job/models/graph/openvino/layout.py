@@ -19,7 +19,7 @@ from cluster_serving.job.models.graph.openvino.along import axes
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
 from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, numbers, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, displaced, numbers, same_place
 
 CHECKED = "checked"
 """Attribute of a node whose places are checked before the network computes."""
@@ -176,6 +176,9 @@ def _cut(x: Value, bounds: Sequence[_Bound]) -> Value:
         if x.kind in (Kind.MIXED, Kind.PIECE):
             # Of one axis, no more is known.
             raise Unknown
+        is_of_batch = x.kind is Kind.ROWS and x.axis == axis_of(axis, x.rank) and not x.is_uniform
+        if is_of_batch and pace is not None and pace.number < 0:
+            return displaced()
         if first is not None and first.has_batch:
             raise Unknown
         start = first.number if first is not None and first.is_number else None

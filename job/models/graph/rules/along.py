@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from cluster_serving.job.models.graph.size import ONE, Size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, mixed, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, displaced, mixed, same_place
 
 
 def axis_of(number: int, rank: int) -> int:
@@ -43,8 +43,10 @@ def largest(x: Value, axis: int, size: Size) -> list[Value]:
     """Return the results of an operator that takes the largest elements on an axis: these, and their places."""
     found = resized(x, axis, size)
     if found.kind is Kind.MIXED:
-        # Records in the order of their lengths may come back to their places.
-        raise Unknown
+        if x.rank == 1 and size.has_batch:
+            # Records in the order of their lengths come back to their places.
+            raise Unknown
+        return [displaced()] * 2
     return [found] * 2
 
 

@@ -68,6 +68,11 @@ def equal(one: Size, other: Size) -> Size | None:
     return Size(0) if known.is_number and known.number < 0 < size.number else None
 
 
+def less(one: Size, other: Size) -> Size | None:
+    """Return 1 if a number is less than another one, and else 0."""
+    return _number(one, other, lambda a, b: int(a < b))
+
+
 def chosen(condition: Size, one: Size, other: Size) -> Size | None:
     """Return one number or the other."""
     if not condition.is_number:

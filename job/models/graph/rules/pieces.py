@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from cluster_serving.job.models.graph.rules.along import axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, mixed, rows, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, displaced, mixed, rows, same_place
 
 _FAR = 10**9
 """Ends from this one on are beyond every tensor; exporters write it, or the largest number of 32 or 64 bits."""
@@ -80,12 +80,16 @@ def _shifted(values: Sequence[Value], axis: int) -> Value:
 
 def sliced(x: Value, axis: int, start: int | None, end: Size | None, step: int | None) -> Value:
     """Return a slice of one axis; None for a number that is not known, but the same for calls of any size."""
+    if x.kind is Kind.PERHAPS:
+        return x
     at = axis_of(axis, x.rank)
     size = x.sizes[at]
     if x.kind is not Kind.ROWS or at != x.axis:
         return resized(x, at, _length(size, start, end, step))
     if start == 0 and step == 1 and end is not None and (end == size or (end.is_number and end.number >= _FAR)):
         return x
+    if step is not None and step < 0 and not x.is_uniform:
+        return displaced()
     if start is None or end is None or step != 1 or x.is_uniform or (x.outer, x.inner) != (ONE, ONE):
         raise Unknown
     if (end == Size(start + 1) and start >= 0) or (start == -1 and end.is_number and end.number >= _FAR):
@@ -124,6 +128,8 @@ def gathered(x: Value, places: Value, axis: int) -> Value:
         if product(places.sizes) != ONE or x.is_uniform or x.outer != ONE or x.inner != ONE:
             raise Unknown
         return picked(x, at, places.sizes)
+    if x.kind is Kind.ROWS and x.axis == at and not (x.is_uniform or places.is_uniform):
+        return displaced()
     if x.kind is not Kind.CONSTANT:
         raise Unknown
     return same_place(places, shape, at + places.axis)
@@ -138,6 +144,8 @@ def gathered_elements(x: Value, places: Value, axis: int) -> Value:
         return constant(places.sizes)
     if x.kind is not Kind.ROWS or places.kind is not Kind.ROWS:
         raise Unknown
+    if x.axis == at and not (x.is_uniform or places.is_uniform):
+        return displaced()
     if x.axis == at or (x.axis, x.outer, x.inner) != (places.axis, places.outer, places.inner):
         raise Unknown
     return rows(places.sizes, x.axis, x.outer, x.inner)
@@ -153,7 +161,9 @@ def padded(x: Value, before: Sequence[int | None], behind: Sequence[int | None])
         if one == other == 0:
             shape.append(size)
         elif x.kind is Kind.ROWS and at == x.axis:
-            raise Unknown
+            if not one or x.is_uniform:
+                raise Unknown
+            return displaced()
         elif one is None or other is None or not size.is_number:
             shape.append(unknown_size())
         else:

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, displaced, same_place
+
+_FIRST = 2
+"""First axis over which windows move."""
 
 SAME = ("SAME_UPPER", "SAME_LOWER")
 
@@ -42,6 +45,14 @@ class Window:
         return Size((size.number + pads - gap * (width - 1) - 1) // step + 1)
 
 
+def _moved(x: Value, window: Window) -> bool:
+    """Return True if windows have several records each."""
+    if x.kind is not Kind.ROWS or x.is_uniform or x.axis < _FIRST:
+        return False
+    width = window.sizes[x.axis - _FIRST]
+    return width is not None and width > 1
+
+
 def windowed(x: Value, channels: Size, sizes: Sequence[Size]) -> Value:
     """Return the result of windows over each record: the batch is the first axis."""
     if x.kind is Kind.ROWS and x.axis != 0:
@@ -54,6 +65,8 @@ def windowed(x: Value, channels: Size, sizes: Sequence[Size]) -> Value:
 def convolved(x: Value, weights: Value, added: Value | None, window: Window) -> Value:
     """Return a convolution with weights `[channels, …]`."""
     _check(x, weights, added)
+    if _moved(x, window):
+        return displaced()
     return windowed(x, weights.sizes[0], [window.moved(at, size) for at, size in enumerate(x.sizes[2:])])
 
 
@@ -65,6 +78,8 @@ def spread(x: Value, weights: Value, added: Value | None, groups: int) -> Value:
 
 def pooled(x: Value, window: Window) -> Value:
     """Return the result of windows over each channel of each record."""
+    if _moved(x, window):
+        return displaced()
     return windowed(x, x.sizes[1], [window.moved(at, size) for at, size in enumerate(x.sizes[2:])])
 
 

@@ -9,7 +9,10 @@ from cluster_serving.job.models.graph.rules.along import along, axis_of, largest
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
 from cluster_serving.job.models.graph.torch.arguments import constants, flag, integers, optional, size, tensor
-from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, mixed, same_place
+from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, displaced, mixed, same_place
+
+_ALL_IF_NONE = ("aten.amax.default", "aten.amin.default", "aten.sum.dim_IntList", "aten.mean.dim")
+"""Reductions of all axes where none is named."""
 
 
 def _axes(node: Node, x: Value) -> list[int]:
@@ -17,6 +20,8 @@ def _axes(node: Node, x: Value) -> list[int]:
     if node.get("dim") is None:
         return [*range(x.rank)]
     found = integers(node, "dim")
+    if not found and node.kind in _ALL_IF_NONE:
+        return [*range(x.rank)]
     if not found:
         # Some operators reduce all axes then, and some reduce none.
         raise Unknown
@@ -151,9 +156,17 @@ def _turned(node: Node, values: Values) -> Value:
     """Return elements that change their places on some axes."""
     x = tensor(node, values, "self")
     axes = {axis_of(axis, x.rank) for axis in integers(node, "dims")}
-    if not axes or (x.kind is Kind.ROWS and x.axis in axes):
+    if not axes:
         raise Unknown
+    if x.kind is Kind.ROWS and x.axis in axes:
+        return _displaced(x)
     return same_place(x, x.sizes)
+
+
+def _displaced(x: Value) -> Value:
+    if x.is_uniform:
+        raise Unknown
+    return displaced()
 
 
 def _compared(node: Node, values: Values) -> Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cluster_serving.job.models.graph.network import Node, Values
 from cluster_serving.job.models.graph.rules import arithmetic
 from cluster_serving.job.models.graph.size import Size
-from cluster_serving.job.models.graph.value import Elements, Kind, Unknown, Value
+from cluster_serving.job.models.graph.value import UNKNOWN, Elements, Kind, Unknown, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ def integers(node: Node, name: str, count: int | None = None) -> list[int]:
 def sizes(node: Node, values: Values, name: str) -> Elements:
     """Return an argument that is a list of sizes."""
     given = node.get(name)
+    if isinstance(given, Taken):
+        return arithmetic.elements(values[given.position] or UNKNOWN)
     if not isinstance(given, list):
         raise Unknown
     return tuple(_size(values, one) for one in given)

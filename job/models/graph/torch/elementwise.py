@@ -113,6 +113,16 @@ def _size(compute: arithmetic.Compute) -> arithmetic.Compute:
     return computed
 
 
+def _not(compute: arithmetic.Compute) -> arithmetic.Compute:
+    """Return a function that says the opposite of a comparison."""
+
+    def computed(one: Size, other: Size) -> Size | None:
+        found = compute(one, other)
+        return None if found is None else Size(1 - found.number)
+
+    return computed
+
+
 def _operators(names: str, rule: Rule, flows: Flow = stops, *, scales: bool = False) -> dict[str, Operator]:
     return {name: Operator(rule, flows, is_elementwise=True, scales=scales) for name in names.split()}
 
@@ -130,6 +140,9 @@ _BLUNT = "abs ceil clamp clamp_max clamp_min floor hardsigmoid hardtanh relu6 ro
 _COMPARISONS = "eq ge gt le lt ne bitwise_and bitwise_or bitwise_xor fmod remainder"
 _PAIRS = "copysign floor_divide maximum minimum"
 _SIGNS = "__and__ __or__ __xor__ __lshift__ __rshift__"
+
+UNEXPLAINED = ("truediv", "neg", "mod", "pow", "any")
+"""Operators on numbers whose results are not known, but for what they depend on; `any` is any other operator."""
 
 POINTWISE = Operator(_all)
 """An operator of which PyTorch says that it is pointwise."""
@@ -149,7 +162,11 @@ OPERATORS = {
     **_operators("pow.Tensor_Scalar pow.Tensor_Tensor", _all, from_first, scales=True),
     **_operators("pow.Scalar", _all),
     **_operators("where.self where.ScalarOther where.ScalarSelf where.Scalar", _all, _by_choice),
-    **_operators("to.dtype to.device to.dtype_layout _to_copy.default", changed, _stays_float),
+    **_operators(
+        "to.dtype to.device to.dtype_layout _to_copy.default to.prim_dtype to.prim_Device",
+        changed,
+        _stays_float,
+    ),
     **_operators("to.other type_as.default", _first),
     **_operators(_overloads("dropout alpha_dropout feature_dropout native_dropout", "default"), _dropped),
     **_operators("prelu.default _prelu_kernel.default", _by_channel),
@@ -158,5 +175,12 @@ OPERATORS = {
     "operator.sub": Operator(_number(arithmetic.subtracted), takes_sizes=True),
     "operator.mul": Operator(_number(arithmetic.multiplied), takes_sizes=True),
     "operator.floordiv": Operator(_number(_size(arithmetic.divided)), takes_sizes=True),
-    **{f"operator.{name}": Operator(_number(None), takes_sizes=True) for name in ("truediv", "neg", "mod", "pow")},
+    "operator.eq": Operator(_number(arithmetic.equal), takes_sizes=True),
+    "operator.ne": Operator(_number(_not(arithmetic.equal)), takes_sizes=True),
+    "operator.lt": Operator(_number(arithmetic.less), takes_sizes=True),
+    "operator.gt": Operator(_number(lambda one, other: arithmetic.less(other, one)), takes_sizes=True),
+    "operator.ge": Operator(_number(_not(arithmetic.less)), takes_sizes=True),
+    "operator.le": Operator(_number(_not(lambda one, other: arithmetic.less(other, one))), takes_sizes=True),
+    "operator.not": Operator(_number(lambda one: arithmetic.equal(one, Size(0))), takes_sizes=True),
+    **{f"operator.{name}": Operator(_number(None), takes_sizes=True) for name in UNEXPLAINED},
 }

@@ -230,6 +230,6 @@ OPERATORS = {
         f"{name}.default": Operator(_same, from_first)
         for name in ("contiguous", "clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "positive")
     },
-    "sym_size.int": Operator(_measured, takes_all=True),
-    "sym_numel.default": Operator(_counted, takes_all=True),
+    **{name: Operator(_measured, takes_all=True) for name in ("sym_size.int", "size.int")},
+    **{name: Operator(_counted, takes_all=True) for name in ("sym_numel.default", "numel.default")},
 }

@@ -24,7 +24,10 @@ def _given(node: Node, values: Values) -> list[Value]:
 
 
 def _joined(node: Node, values: Values) -> Value:
-    return pieces.concatenated(_given(node, values), node.integer("dim"))
+    given = _given(node, values)
+    # PyTorch leaves out vectors without elements.
+    some = [value for value in given if value.shape != (Size(0),)]
+    return pieces.concatenated(some or given, node.integer("dim"))
 
 
 def _stacked(node: Node, values: Values) -> Value:

@@ -20,7 +20,7 @@ from cluster_serving.job.models.graph.torch.arguments import (
     tensor,
     tensors,
 )
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, mixed, rows, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, displaced, mixed, rows, same_place
 
 
 def _product(node: Node, values: Values) -> Value:
@@ -114,12 +114,22 @@ def _encoded(node: Node, values: Values) -> Value:
     return same_place(x, x.sizes)
 
 
+def _attended(node: Node, values: Values) -> list[Value]:
+    """Return attention of records in front, without a mask; what each has looked at stays unknown."""
+    x, others = tensor(node, values, "query"), [tensor(node, values, name) for name in ("key", "value")]
+    if x.rank != 3 or node.get("mask") is not None:
+        raise Unknown
+    for value in (x, *others):
+        if value.kind is not Kind.ROWS or value.rank != 3 or value.axis != 0 or value.sizes[0] != BATCH:
+            raise Unknown
+    constants(node, values, "qkv_weight", "qkv_bias", "proj_weight", "proj_bias")
+    return [same_place(x, x.sizes)]
+
+
 def _distances(node: Node, values: Values) -> Value:
     one, other = (tensor(node, values, name) for name in ("x1", "x2"))
     found = matmul(one, turned(other))
-    if found.kind is Kind.MIXED:
-        raise Unknown
-    return found
+    return displaced() if found.kind is Kind.MIXED else found
 
 
 def _dimensions(node: Node) -> int:
@@ -234,10 +244,12 @@ OPERATORS = {
         "scaled_dot_product_attention.default _scaled_dot_product_flash_attention_for_cpu.default", _attention
     ),
     **_operators("_transformer_encoder_layer_fwd.default", _encoded),
+    **_operators("_native_multi_head_attention.default", _attended),
     **_operators("cdist.default _cdist_forward.default", _distances),
     **_operators(
         "conv1d.default conv2d.default conv3d.default conv1d.padding conv2d.padding conv3d.padding "
-        "convolution.default conv_transpose1d.default conv_transpose2d.input conv_transpose3d.input",
+        "convolution.default _convolution.default _convolution.deprecated "
+        "conv_transpose1d.default conv_transpose2d.input conv_transpose3d.input",
         _convolved,
         _flows_into_product,
     ),

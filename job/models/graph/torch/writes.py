@@ -7,20 +7,27 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cluster_serving.job.models.graph.network import Node
-from cluster_serving.job.models.graph.torch.table import OPERATORS
+from cluster_serving.job.models.graph.torch.table import NUMBERS, OPERATORS
 
 _IN_PLACE = re.compile(r"(aten\.\w+)_(\.\w+)")
 
 _NAMES = (
-    "_native_batch_norm_legit_no_training _softmax adaptive_avg_pool2d add.Scalar add.Tensor addmm avg_pool2d baddbmm "
-    "batch_norm bmm cat clone conv1d conv1d.padding conv2d conv2d.padding conv3d conv_transpose2d.input convolution "
-    "div.Scalar div.Tensor elu embedding exp full gelu group_norm hardsigmoid hardswish layer_norm leaky_relu "
-    "lift_fresh_copy linear log_softmax.int matmul max_pool2d mean.dim mish mm mul.Scalar mul.Tensor "
-    "native_layer_norm ones pow.Tensor_Scalar relu rsub.Scalar scaled_dot_product_attention sigmoid silu softmax.int "
-    "softplus stack sub.Scalar sub.Tensor sum.dim_IntList tanh where.self zeros zeros_like"
+    "_convolution _native_batch_norm_legit_no_training _softmax adaptive_avg_pool2d add.Scalar add.Tensor addmm all "
+    "all.dim amax amin any any.dim arange arange.start arange.start_step avg_pool2d baddbmm batch_norm bmm cat clone "
+    "conv1d conv1d.padding conv2d conv2d.padding conv3d conv_transpose2d.input convolution dim div.Scalar div.Tensor "
+    "elu embedding exp full gelu group_norm hardsigmoid hardswish layer_norm leaky_relu lift_fresh_copy linear "
+    "log_softmax.int matmul max_pool2d mean.dim mish mm mul.Scalar mul.Tensor native_layer_norm new_full new_ones "
+    "new_zeros numel ones ones_like pow.Tensor_Scalar relu rsub.Scalar scaled_dot_product_attention sigmoid silu size "
+    "size.int softmax.int softplus stack sub.Scalar sub.Tensor sum.dim_IntList sym_numel sym_size.int tanh where.self "
+    "zeros zeros_like"
 )
+_PASSED = {f"{NUMBERS}{name}" for name in ("if", "loop", "carried", "getitem")}
+"""Operators that return one of their inputs, which may be a tensor."""
 
-_FRESH = {f"aten.{name}{'' if '.' in name else '.default'}" for name in _NAMES.split()}
+_FRESH = {
+    *(f"aten.{name}{'' if '.' in name else '.default'}" for name in _NAMES.split()),
+    *(name for name in OPERATORS if name.startswith(NUMBERS) and name not in _PASSED),
+}
 """Operators whose outputs have memory of their own. Those of all others may be in the memory of any input."""
 
 
@@ -38,7 +45,7 @@ class Step:
 
 
 def functional(
-    steps: Sequence[Step], memory: Mapping[str, Hashable], outputs: Collection[str]
+    steps: Sequence[Step], memory: Mapping[str, Hashable], outputs: Collection[str], fresh: Collection[str] = ()
 ) -> tuple[list[Node], set[str]]:
     """Return nodes that write nothing, and the names of tensors about which nothing can be said.
 
@@ -46,6 +53,7 @@ def functional(
         steps: The nodes, in order.
         memory: Name of each input and constant → its memory; what is written there is read in later calls.
         outputs: Names of the outputs.
+        fresh: Further operators whose outputs have memory of their own.
     """
     groups = _Groups()
     for name, place in memory.items():
@@ -58,9 +66,10 @@ def functional(
     for at, step in enumerate(steps):
         node = step.node
         if not step.written:
-            for name in node.outputs if node.kind in _FRESH else ():
-                groups.add(name)
-            if node.kind not in _FRESH:
+            if node.kind in _FRESH or node.kind in fresh:
+                for name in node.outputs:
+                    groups.add(name)
+            else:
                 groups.join(*node.inputs, *node.outputs)
             nodes.append(node)
             continue
@@ -75,6 +84,10 @@ def functional(
         else:
             groups.join(first, *node.outputs)
         nodes.append(replace(node, kind=kind))
+        if spoiled and spoiled[-1] in step.written:
+            # What is written may have an effect wherever this memory is read.
+            names = sorted(name for name in groups.of(first) if isinstance(name, str))
+            nodes.append(Node("", node.name, [*node.inputs, *names], names))
     unknown = {name for one in spoiled for name in groups.of(one) if isinstance(name, str)}
     return [replace(node, kind="") if unknown & {*node.outputs} else node for node in nodes], unknown
 

@@ -168,6 +168,10 @@ LOOKUPS = {
     "rows of all records": (lambda x: op.gather(x, x, op.constant(np.int64(0))), None),
 }
 PERHAPS = {
+    "records in the order of their sizes": (
+        (4,),
+        lambda x: op.topk(x, op.constant(np.int64(1)), 0, "max", "value").output(0),
+    ),
     "a mean, times nothing": (
         (4,),
         lambda x: op.add(x, op.multiply(op.reduce_mean(x, whole(0), True), op.constant(np.zeros((1, 4), np.float32)))),
@@ -183,10 +187,6 @@ UNKNOWN = {
     "images between records": (
         (3, 8, 8),
         lambda x: op.interpolate(x, whole(5, 3, 16, 16), "linear_onnx", "sizes", axes=whole(0, 1, 2, 3)),
-    ),
-    "records in the order of their sizes": (
-        (4,),
-        lambda x: op.topk(x, op.constant(np.int64(1)), 0, "max", "value").output(0),
     ),
     "records of a mask that skips some": (
         (4,),

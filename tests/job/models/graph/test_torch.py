@@ -178,16 +178,17 @@ MIXED = {
     "similar records": (lambda: exported(lambda m, x: (x @ x.T).relu() @ x), "aten.matmul.default 'matmul'"),
 }
 PERHAPS = {
+    "the record before": lambda: exported(lambda m, x: x + 0.02 * functional.pad(x, (0, 0, 1, 0))[:-1]),
+    "records in the order of their sizes": lambda: exported(lambda m, x: x.sort(0).values),
+    "records that are chosen": lambda: exported(lambda m, x: torch.where(x > 0, x, x.flip(0))),
     "a mean, times nothing": lambda: exported(lambda m, x: x + 0 * x.mean(0)),
     "a mean, added zero times": lambda: exported(lambda m, x: torch.add(x, x.mean(0), alpha=0)),
 }
 UNKNOWN = {
-    "the record before": lambda: exported(lambda m, x: x + 0.02 * functional.pad(x, (0, 0, 1, 0))[:-1]),
+    "numbers in their order": lambda: exported(lambda m, x: x[:, 0].sort(0).values),
     "the place in the call": lambda: exported(lambda m, x: x + 1e-3 * torch.arange(x.shape[0])[:, None]),
     "the number of records": lambda: exported(lambda m, x: x * x.shape[0]),
     "what drops out": lambda: exported(lambda m, x: functional.dropout(x, 0.5, training=True)),
-    "records in the order of their sizes": lambda: exported(lambda m, x: x.sort(0).values),
-    "records that are chosen": lambda: exported(lambda m, x: torch.where(x > 0, x, x.flip(0))),
     "a triangle of the batch": lambda: exported(lambda m, x: x.tril()),
     "random numbers": lambda: exported(lambda m, x: x + torch.rand_like(x)),
     "a state": lambda: exported(counted),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import fx
 
+from cluster_serving.job.models.graph.torch import script
 from cluster_serving.job.models.graph.torch.reader import read
 from cluster_serving.job.models.graph.walk import follow
 from tests.job.models.graph.test_soundness import SIZES, check_dependence, check_rows
@@ -304,5 +306,51 @@ def test_what_programs_prove_and_refute_is_true(seed):
             proved += check_rows(Session(program), finding.axis, rng)
         if finding.mixed_by:
             refuted += check_dependence(Session(program), rng)
+    assert proved > 5
+    assert refuted > 1
+
+
+class Script(Session):
+    """A TorchScript module that is called as a session of ONNX Runtime."""
+
+    def run(self, names, feeds):
+        with torch.inference_mode():
+            return [self.program(torch.from_numpy(feeds["x"].copy())).clone().numpy()]
+
+
+def traced(program):
+    """Return a program as a traced module, whose sizes are those of its tensors; None if PyTorch cannot trace it."""
+    for node in program.graph.nodes:
+        if node.target is aten.sym_size.int:
+            node.op, node.target = "call_method", "size"
+        elif node.op == "output":
+            node.args = (node.args[0][0],)
+    program.recompile()
+    try:
+        return torch.jit.freeze(torch.jit.trace(program.eval(), torch.rand(5, *SIZES), check_trace=False))
+    except RuntimeError:
+        return None
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("seed", range(2))
+def test_what_traces_prove_and_refute_is_true(seed):
+    rng = np.random.default_rng(seed)
+    torch.manual_seed(seed)
+    proved = refuted = 0
+    for _ in range(GRAPHS):
+        maker = Maker(rng)
+        for _ in range(int(rng.integers(1, 7))):
+            maker.add()
+        module = traced(maker.program())
+        if module is None:
+            continue
+        graph = script.read(module, {"x": "float32"})
+        graph = replace(graph, inputs=dict.fromkeys(graph.inputs, (None, *SIZES)))
+        finding = follow(graph, {"x": 0})["output"]
+        if finding.axis is not None:
+            proved += check_rows(Script(module), finding.axis, rng)
+        if finding.mixed_by:
+            refuted += check_dependence(Script(module), rng)
     assert proved > 5
     assert refuted > 1
