@@ -56,9 +56,15 @@ def _run(app: Callable[[], None]) -> None:
         log.error(str(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
-        # Imported here: no other error needs it, and help needs neither Redis nor pydantic.
+        # Imported here: no other error needs them, and help needs neither Redis nor pydantic.
+        from redis.exceptions import RedisError
+
         from cluster_serving.launcher.services import state
 
+        if isinstance(error, RedisError):
+            # It died, began to load its data, or became a replica while the command ran.
+            log.error(f"Redis failed while the command ran: {error}; run it again, or see cluster-serving-cli doctor")
+            sys.exit(1)
         text = traceback.format_exc()
         try:
             trace = state.root() / "error.log"

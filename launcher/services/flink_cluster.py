@@ -84,7 +84,8 @@ class FlinkCluster:
 
     def flink(self) -> FlinkRest:
         """Return a client for the jobs of the cluster."""
-        return FlinkRest(self.config.flink_rest_url)
+        remedy = "its supervisor starts it again" if self.is_ours else "start it, or correct it"
+        return FlinkRest(self.config.flink_rest_url, remedy=remedy)
 
     def submitting(self) -> AbstractContextManager[None]:
         """Let one command at a time submit jobs to the cluster: two could count on the same slots."""

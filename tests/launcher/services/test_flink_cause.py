@@ -57,6 +57,10 @@ Caused by: org.A.StatusRuntimeException: CANCELLED: client cancelled
             "the process of a slot crashed or was killed, perhaps for lack of memory; see cluster-serving-cli logs "
             "--errors, and cluster-serving-cli dead list for requests that it died of",
         ),
+        (
+            "org.apache.flink.runtime.jobmaster.JobMasterException: TaskManager with id tm-1 is no longer reachable.",
+            "TaskManager tm-1 ended or hangs; the job goes on once a TaskManager has free slots",
+        ),
         ("one line", "one line"),
         ("", "unknown"),
     ],
