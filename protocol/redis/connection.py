@@ -32,6 +32,7 @@ from cluster_serving.protocol.redis.reconnecting import CHECK_AFTER, watch_over
 Client = Union[redis.Redis, redis.asyncio.Redis]
 
 _ASYNC_CONNECTIONS = 16
+_FOREIGN_KEY = "; another program has a key of the job's name, and cluster-serving-cli doctor names it and what to do"
 _SCRIPT_LINE = re.compile(r"^(Error running script \(call to \w+\): )?(@user_script: ?\d+: ?)*-?")
 # A full disk, too few replicas, a cluster or a replica without its master, or a replica. redis-py 5 has no classes for
 # some of them, and none for those that a script meets.
@@ -138,7 +139,8 @@ def translated(client: Client) -> Iterator[None]:
             ) from None
         if isinstance(error, _UNWRITABLE_ERRORS) or any(code in str(error) for code in _UNWRITABLE):
             raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {text}") from error
-        raise ServingError(f"Redis at {address(client)} refused a command: {error}") from error
+        remedy = _FOREIGN_KEY if "WRONGTYPE" in text else ""
+        raise ServingError(f"Redis at {address(client)} refused a command: {error}{remedy}") from error
 
 
 def is_lost_connection(error: ServingError) -> bool:
