@@ -148,4 +148,8 @@ def _about() -> None:
 def cli() -> None:
     """Run `cluster-serving-cli`."""
     jobs = ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", "score")
-    _run(_group("cluster-serving-cli", ("quickstart", *jobs, "metrics", "events", "logs", "doctor")))
+    app = _group("cluster-serving-cli", ("quickstart", *jobs, "metrics", "events", "logs", "doctor"))
+    # They have programs of their own, and are often typed here.
+    for name in ("init", "start", "restart", "shutdown"):
+        app.command(name, cls=_Later, hidden=True)(_loader(name, "cluster-serving-cli"))
+    _run(app)

@@ -23,6 +23,10 @@ def command(tmp_path):
         ("cluster-serving-start -c folder", "error: folder cannot be read: Is a directory\n"),
         ("cluster-serving-start -c binary.yaml", "error: binary.yaml is not text in UTF-8: byte 1 is 0xff\n"),
         ("cluster-serving-http -c missing.yaml", "error: missing.yaml cannot be read: No such file or directory\n"),
+        (
+            "cluster-serving-cli start -c missing.yaml",
+            "run cluster-serving-init to make one, or name another with -c\n",
+        ),
         ("cluster-serving-cli list -c nowhere.yaml", "Connection refused; start it, or correct it\n"),
     ],
 )
