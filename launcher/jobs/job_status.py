@@ -383,7 +383,10 @@ def _generation(store: JobStore, generation: Generation, jobs: list[Job]) -> Gen
 def _end(flink: Flink, name: str) -> str:
     """Return why Flink ended a job that no command has stopped; empty if Flink does not know."""
     ended = flink.jobs(name, ended=True)
-    return flink.root_cause(ended[0].id) or f"the job was {ended[0].state} in Flink, by no command" if ended else ""
+    if not ended:
+        return ""
+    told = f"the job was {ended[0].state} in Flink, by no command; cluster-serving-start starts it again"
+    return flink.root_cause(ended[0].id) or told
 
 
 def _pending(store: JobStore, stream: str) -> int:
