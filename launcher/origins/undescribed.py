@@ -3,8 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from cluster_serving.job.models.folder import check_names
-from cluster_serving.job.models.foreign import way_out
+from cluster_serving.job.models.folder import check_names, way_out
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.protocol.errors import ModelError
 
