@@ -1,5 +1,6 @@
 """The commands `cluster-serving-*`."""
 
+import errno
 import gc
 import signal
 import sys
@@ -53,7 +54,7 @@ def _run(app: Callable[[], None]) -> None:
     try:
         app()
     except (LaunchError, SettingsError, ServingError, OSError) as error:
-        log.error(str(error))
+        log.error(_text(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
         # Imported here: no other error needs them, and help needs neither Redis nor pydantic.
@@ -75,6 +76,17 @@ def _run(app: Callable[[], None]) -> None:
             place = f"its stack trace cannot be written: {unwritten}"
         log.error(f"unexpected {type(error).__name__}: {error} ({place})")
         sys.exit(1)
+
+
+def _text(error: Exception) -> str:
+    """Return the message of an error; that of a full disk names no place by itself."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return str(error)
+    place = f" ({error.filename})" if error.filename else ""
+    return (
+        f"{error.strerror}{place}: make room, or name another folder, such as that of CLUSTER_SERVING_HOME "
+        "(~/.cluster-serving)"
+    )
 
 
 def _end(number: int, _: object) -> None:
