@@ -7,10 +7,12 @@ import csv
 import fnmatch
 import hashlib
 import io
+import lzma
 import posixpath
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -53,7 +55,10 @@ Wanted = Callable[[Sequence[str]], Sequence[str]]
 """Chooses from the names of the columns of a file those that are read."""
 
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-_COMPRESSED = (".gz", ".bz2", ".zst")
+_XZ = ".xz"
+_COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", _XZ)
+_PACKED = (".zip", ".z", ".br", ".snappy", ".lzo", ".7z", ".rar", ".lzma", ".tar")
+"""Suffixes behind which there may be a table that is not read, such as `orders.csv.zip`."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,11 @@ def find(pattern: str) -> list[Unit]:
     base = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
     system, root = opened(base)
     files = [(path, size) for path, size in _files(system, root) if _matches(path, root, parts[fixed:])]
+    for path, _ in files:
+        stem, end = posixpath.splitext(path.lower())
+        if end in _PACKED and posixpath.splitext(stem)[1] in _READERS:
+            read = ", ".join(_COMPRESSED)
+            raise InvalidInput(f"{path} is not read: unpack it, or compress it as one of {read}; or move it elsewhere")
     files = sorted((path, size) for path, size in files if _suffix(path) in (*_READERS, *_IMAGES))
     if not files:
         known = ", ".join((*_READERS, *_IMAGES))
@@ -196,6 +206,17 @@ def _suffix(path: str) -> str:
     """Return the suffix of a path, without that of its compression, which pyarrow takes from the name as well."""
     stem, end = posixpath.splitext(path.lower())
     return posixpath.splitext(stem)[1] if end in _COMPRESSED else end
+
+
+@contextmanager
+def _stream(system: FileSystem, path: str) -> Iterator[pa.NativeFile]:
+    """Open a file whose bytes may be compressed; pyarrow decompresses all that `_COMPRESSED` has but xz."""
+    with system.open_input_stream(path) as file:
+        if not path.lower().endswith(_XZ):
+            yield file
+            return
+        with lzma.open(file) as unpacked:
+            yield pa.PythonFile(unpacked, "r")
 
 
 def _of_file(system: FileSystem, base: str, root: str, path: str, size: int) -> Iterator[Unit]:
@@ -269,7 +290,7 @@ def _csv(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
         if names:
             yield {name: pa.array([], pa.string()) for name in wanted(names)}
         return
-    with system.open_input_stream(path) as file:
+    with _stream(system, path) as file:
         # With threads, rows have no numbers. The names are given, as those of pyarrow have to be UTF-8.
         read = pyarrow.csv.ReadOptions(
             use_threads=False, block_size=_CSV_BLOCK, column_names=names, skip_rows=empty, skip_rows_after_names=1
@@ -298,11 +319,11 @@ def _header(system: FileSystem, path: str, mark: str) -> tuple[list[str], int, b
     Raises:
         InvalidInput: If two names are equal, or the file has another encoding.
     """
-    with system.open_input_stream(path) as file:
+    with _stream(system, path) as file:
         head = file.read(2)
     if head in _UTF_16:
         raise InvalidInput("the file is UTF-16; expected UTF-8: iconv -f UTF-16 -t UTF-8 converts it")
-    with system.open_input_stream(path) as file, io.TextIOWrapper(file, "utf-8-sig", _LATIN, newline="") as text:
+    with _stream(system, path) as file, io.TextIOWrapper(file, "utf-8-sig", _LATIN, newline="") as text:
         empty = 0
         try:
             for names in csv.reader(text, delimiter=mark):
@@ -355,7 +376,7 @@ def _fields_error(row: pyarrow.csv.InvalidRow) -> str:
 
 def _json_lines(system: FileSystem, unit: Unit, wanted: Wanted) -> Batches:
     def blocks() -> Iterator[bytes]:
-        with system.open_input_stream(unit.files[0]) as file:
+        with _stream(system, unit.files[0]) as file:
             yield from json_lines.blocks_of(file.read)
 
     # The types are those of all lines: the file is read twice.

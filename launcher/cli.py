@@ -1,5 +1,6 @@
 """The commands `cluster-serving-*`."""
 
+import errno
 import gc
 import signal
 import sys
@@ -53,12 +54,18 @@ def _run(app: Callable[[], None]) -> None:
     try:
         app()
     except (LaunchError, SettingsError, ServingError, OSError) as error:
-        log.error(str(error))
+        log.error(_text(error))
         sys.exit(error.exit_code if isinstance(error, SettingsError) else 1)
     except Exception as error:
-        # Imported here: no other error needs it, and help needs neither Redis nor pydantic.
+        # Imported here: no other error needs them, and help needs neither Redis nor pydantic.
+        from redis.exceptions import RedisError
+
         from cluster_serving.launcher.services import state
 
+        if isinstance(error, RedisError):
+            # It died, began to load its data, or became a replica while the command ran.
+            log.error(f"Redis failed while the command ran: {error}; run it again, or see cluster-serving-cli doctor")
+            sys.exit(1)
         text = traceback.format_exc()
         try:
             trace = state.root() / "error.log"
@@ -69,6 +76,17 @@ def _run(app: Callable[[], None]) -> None:
             place = f"its stack trace cannot be written: {unwritten}"
         log.error(f"unexpected {type(error).__name__}: {error} ({place})")
         sys.exit(1)
+
+
+def _text(error: Exception) -> str:
+    """Return the message of an error; that of a full disk names no place by itself."""
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return str(error)
+    place = f" ({error.filename})" if error.filename else ""
+    return (
+        f"{error.strerror}{place}: make room, or name another folder, such as that of CLUSTER_SERVING_HOME "
+        "(~/.cluster-serving)"
+    )
 
 
 def _end(number: int, _: object) -> None:
@@ -142,4 +160,8 @@ def _about() -> None:
 def cli() -> None:
     """Run `cluster-serving-cli`."""
     jobs = ("list", "status", "stop", "forget", "update", "scale", "promote", "rollback", "tune", "try", "score")
-    _run(_group("cluster-serving-cli", ("quickstart", *jobs, "metrics", "events", "logs", "doctor")))
+    app = _group("cluster-serving-cli", ("quickstart", *jobs, "metrics", "events", "logs", "doctor"))
+    # They have programs of their own, and are often typed here.
+    for name in ("init", "start", "restart", "shutdown"):
+        app.command(name, cls=_Later, hidden=True)(_loader(name, "cluster-serving-cli"))
+    _run(app)

@@ -50,8 +50,11 @@ def read(
     try:
         return _Reader(path, text, original_keys.SECTIONS.union(sections)).entries(warn)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        raise SettingsError(f"{path}, line {mark.line + 1 if mark else '?'}: not valid YAML: {error.problem}") from None
+        mark, begun = error.problem_mark, error.context_mark
+        # What is open may have begun far above.
+        where = f", {error.context} of line {begun.line + 1}" if begun and mark and begun.line < mark.line - 1 else ""
+        line = mark.line + 1 if mark else "?"
+        raise SettingsError(f"{path}, line {line}: not valid YAML: {error.problem}{where}") from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise SettingsError(f"{path}, line {line}: not valid YAML: a character of code {error.character}") from None

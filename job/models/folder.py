@@ -51,6 +51,13 @@ def check_names(names: Iterable[str], folder: Path) -> None:
     detect.identify(names, folder)
 
 
+def way_out(names: Iterable[str]) -> str:
+    """Return what to do with a file of these that no engine serves; see `foreign.way_out`."""
+    from cluster_serving.job.models import foreign
+
+    return foreign.way_out(names)
+
+
 def holds_model(folder: Path) -> bool:
     """Return True if a folder holds a model, a part of one, or a handler; see `detect.holds_model`."""
     from cluster_serving.job.models import detect

@@ -19,7 +19,8 @@ from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import foreign_keys
 from cluster_serving.launcher.jobs.store import opened
-from cluster_serving.launcher.services import flink_home, front_end, memory, redis_server, state
+from cluster_serving.launcher.services import flink_cluster, flink_home, front_end, memory, redis_server, state
+from cluster_serving.launcher.services.flink_rest import FlinkRest
 from cluster_serving.launcher.services.process import is_listening
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.launcher.shipping.inspection import shown
@@ -110,12 +111,17 @@ def _flink(config: Config) -> tuple[str, str]:
     target = target_of(config)
     target.check()
     if not target.is_up():
+        if flink_cluster.is_ours(config.flink_address):
+            return WARNING, f"Flink at {config.flink_address} does not answer; its supervisor starts it again"
         if target.is_here:
             return WARNING, "no Flink runs; cluster-serving-start starts one on this machine"
         return FAILED, f"Flink does not answer at {config.flink_address}; start it, or correct flinkRestUrl"
     with target.flink() as flink:
         jobs = flink.jobs()
-        return OK, f"{len(jobs)} job{'s' * (len(jobs) != 1)} on {flink.where}"
+        told = f"{len(jobs)} job{'s' * (len(jobs) != 1)} on {flink.where}"
+        if jobs and isinstance(flink, FlinkRest) and not flink.task_managers():
+            return WARNING, f"{told}, but no TaskManager: nothing runs until there is one (cluster-serving-cli status)"
+        return OK, told
 
 
 def _model(config: Config) -> tuple[str, str]:

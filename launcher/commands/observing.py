@@ -162,7 +162,7 @@ def unsupervised(config: Config) -> list[str]:
     """Return the processes that were started here for a configuration and that nothing would start again."""
     homes = [redis_server.folder(config.redis_address), flink_cluster.folder(config.flink_address)]
     homes += [state.folder(controller.SERVICE, config.redis_address)]
-    homes += [state.folder(front_end.SERVICE, address) for address in state.addresses(front_end.SERVICE)]
+    homes += front_end.folders(config.redis_address)
     # Commands remove the record of a process that they stop.
     records = (record for home in homes for record in sorted(home.glob("*.json")))
     return [f"{record.parent.name}/{record.stem}" for record in records if Process.read(record) is None]

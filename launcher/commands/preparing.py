@@ -57,7 +57,7 @@ def init(
         if "modelPath" not in known:
             model.mkdir(parents=True, exist_ok=True)
         config_path.parent.mkdir(parents=True, exist_ok=True)
-        config_path.write_text(text, "utf8")
+        _replace(config_path.resolve(), text)
         written = templates.write(model, force) if handler else []
     except OSError as error:
         raise LaunchError(f"cannot write {config_path}: {error.strerror}") from None
@@ -131,3 +131,13 @@ def _tuned(config: Config, seconds: float) -> Tuned:
         return Decider(config, job_options(config, "tune"), secret).tune(seconds)
     except NotMeasured as error:
         raise LaunchError(f"nothing can be measured: {error}") from None
+
+
+def _replace(file: Path, text: str) -> None:
+    """Write a file whole or not at all: a full disk leaves the one of before."""
+    unfinished = file.with_name(f"{file.name}.unfinished")
+    try:
+        unfinished.write_text(text, "utf8")
+        unfinished.replace(file)
+    finally:
+        unfinished.unlink(missing_ok=True)

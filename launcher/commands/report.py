@@ -74,7 +74,8 @@ def listed(jobs: Sequence[JobStatus]) -> Group:
     for job in jobs:
         versions = ", ".join(_version(generation) for generation in job.generations)
         dead = str(job.dead_letters or "")
-        age = _age(job) if _lasts(job) else ""
+        since = job.failure_time if job.state == "RUNNING" else None
+        age = _age(job) if _lasts(job) else duration(time.time() - since) if since else ""
         table.add_row(job.name, job.state, job.job_id, versions, str(job.slots or ""), age, _answered(job), dead)
     errors = [f"{job.name}: {_error(job)}" for job in jobs if job.error and not job.is_well]
     controllers = [f"{job.name}: controller: {printable(job.controller)}" for job in jobs if job.controller]
@@ -92,6 +93,8 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
         lines["state"] += f", started {_age(job)} ago"
     if job.job_id:
         lines["state"] += f", {_times(job.restarts)}"
+    if job.failure_time:
+        lines["state"] += f", the last failure at {_clock(job.failure_time)}"
     if job.runs:
         lines["slots"] = _slots(job)
     if job.flink:
@@ -108,7 +111,7 @@ def status(job: JobStatus, queued: Mapping[str, int]) -> Text:
     total = sum(length for _, length in waiting)
     # Nothing of a job is in a Redis that is not its own.
     known = job.answered is not None
-    lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them being worked on" if known else "?"
+    lines["queue"] = f"{total} requests ({parts}), {pending[1]} of them {_place(job, pending[1])}" if known else "?"
     lines["records"] = f"{_answered(job)} answered since cluster-serving-start"
     if job.recent:
         lines |= _recent(job.recent)
@@ -191,7 +194,8 @@ def _generation(generation: GenerationStatus) -> str:
 def _recent(recent: Recent) -> dict[str, str]:
     lines = {"rate": f"{recent.rate:.3g} records/s"}
     if recent.batch_size is not None:
-        lines["rate"] += f", {recent.batch_size:.3g} in a batch; {_within(recent.p50_ms, recent.p99_ms)}"
+        when = "," if recent.rate else "; before,"
+        lines["rate"] += f"{when} {recent.batch_size:.3g} in a batch; {_within(recent.p50_ms, recent.p99_ms)}"
     if recent.oldest_s:
         lines["oldest"] = f"a request has waited for {recent.oldest_s:.3g} s"
     if recent.failed:
@@ -230,6 +234,10 @@ def _slots(job: JobStatus) -> str:
     return str(job.slots) if job.ready >= job.slots else f"{job.slots}, {job.ready} of them ready"
 
 
+def _place(job: JobStatus, pending: int) -> str:
+    return "being worked on" if job.ready or not pending else "read by slots that do not answer now"
+
+
 def _times(restarts: int) -> str:
     return f"{restarts} restart{'s' * (restarts != 1)}"
 
@@ -245,7 +253,7 @@ def _age(job: JobStatus) -> str:
 
 def _lasts(job: JobStatus) -> bool:
     """Return True if `since` is the time at which the state began, and not that of a start long before a failure."""
-    return bool(job.since) and (job.state == "RUNNING" or not job.job_id)
+    return bool(job.since) and not job.failure_time and (job.state == "RUNNING" or not job.job_id)
 
 
 def _answered(job: JobStatus) -> str:

@@ -25,14 +25,20 @@ def lines(flink: FlinkRest, follow: bool, errors: bool) -> Iterator[tuple[str, s
     With `follow`, new lines come as they are written, without an end.
 
     Raises:
-        LaunchError: If Flink does not answer, or, after the lines of the others, if a TaskManager does not; with
-            `follow`, the latter is a warning.
+        LaunchError: If Flink does not answer or has no TaskManager, or, after the lines of the others, if a TaskManager
+            does not; with `follow`, the latter is a warning.
     """
     read: dict[tuple[str, str], int] = {}
     sizes: dict[tuple[str, str], int] = {}
     silent: dict[str, str] = {}
     while True:
-        for manager, host in flink.task_managers().items():
+        managers = flink.task_managers()
+        if not (managers or follow):
+            raise LaunchError(
+                f"no TaskManager runs at {flink.where}, and Flink has only the logs of those that run; their files "
+                "stay on their machines"
+            )
+        for manager, host in managers.items():
             try:
                 found = _new(flink, manager, read, sizes)
             except LaunchError:

@@ -71,7 +71,7 @@ class JobStatus:
         state: Flink's state of a job that Flink has, such as `RUNNING`; `RESTARTING`, or `SILENT`, if Flink calls a job
             `RUNNING` although no task runs, or no slot gives heartbeats. Otherwise `STOPPED`, `FAILED`, `STARTING`, or
             of a job that no command has stopped, `LOST` if its Flink does not have it, and `UNKNOWN` if its Flink is
-            another one that does not answer.
+            another one that does not answer, or if its Flink does not answer and its slots give heartbeats.
         since: Time at which the state began, in seconds since the epoch; for a job that Flink has, time of its start.
             None if unknown.
         job_id: Flink's id; empty if Flink does not have the job.
@@ -82,6 +82,7 @@ class JobStatus:
         error: The last error; empty if there was none since the last start that succeeded, or since all slots answer
             requests again.
         error_time: Time of that error, in seconds since the epoch; None if unknown.
+        failure_time: Time of the latest failure after which Flink has started the job again; None without one.
         hosted: The models of a job that serves several; the numbers of the job are the sums of theirs.
         log: File with the output of the last start, and its machine if that is another one.
         layout: Copies, threads and batches of the job in words; empty if it runs on other machines.
@@ -113,6 +114,7 @@ class JobStatus:
     flink: str = ""
     ready: int = 0
     error_time: float | None = None
+    failure_time: float | None = None
     hosted: tuple[HostedModel, ...] = ()
 
     @property
@@ -134,7 +136,7 @@ class JobStatus:
         """Return all but the reports, the comparison and what it does now, ready for JSON."""
         values = asdict(self)
         del values["reports"], values["comparison"], values["recent"]
-        for name in ("since", "error_time"):
+        for name in ("since", "error_time", "failure_time"):
             if values[name] is not None:
                 values[name] = datetime.fromtimestamp(values[name], timezone.utc).isoformat(timespec="seconds")
         return values
@@ -279,15 +281,17 @@ def _read(config: Config, flink: Flink, name: str, jobs: list[Job], problem: str
         hosted=tuple(models),
         flink=other.place if other else "",
     )
+    ready = sum(report.state == "ready" for report in reports)
     if job and other:
         with suppress(LaunchError), FlinkRest(other.url) as its_own:
             return _as_flink_says(status, its_own, job, bool(refused))
     if job and not other:
         return _as_flink_says(status, flink, job, bool(refused))
     if other and status.state != "STARTING":
-        ready = sum(report.state == "ready" for report in reports)
         error = status.error or other.problem
         return replace(status, state=other.state, slots=len(reports), ready=ready, since=None, error=error)
+    if status.state == "RUNNING" and problem and ready:
+        return replace(status, state="UNKNOWN", slots=len(reports), ready=ready, since=None, error=problem)
     if status.state == "RUNNING":
         lost = problem or _end(flink, name) or f"{flink.where} does not have the job any more"
         return replace(status, state="LOST", since=None, error=status.error or lost)
@@ -323,6 +327,7 @@ def _as_flink_says(status: JobStatus, flink: Flink, job: Job, is_refused: bool) 
         restarts=max((each.restarts for each in reports), default=flink.restarts(job.id)),
         error=error,
         error_time=at,
+        failure_time=failure[0] if failure else None,
         reports=reports,
     )
 
@@ -378,7 +383,10 @@ def _generation(store: JobStore, generation: Generation, jobs: list[Job]) -> Gen
 def _end(flink: Flink, name: str) -> str:
     """Return why Flink ended a job that no command has stopped; empty if Flink does not know."""
     ended = flink.jobs(name, ended=True)
-    return flink.root_cause(ended[0].id) or f"the job was {ended[0].state} in Flink, by no command" if ended else ""
+    if not ended:
+        return ""
+    told = f"the job was {ended[0].state} in Flink, by no command; cluster-serving-start starts it again"
+    return flink.root_cause(ended[0].id) or told
 
 
 def _pending(store: JobStore, stream: str) -> int:

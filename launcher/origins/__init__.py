@@ -22,6 +22,7 @@ from cluster_serving.launcher.origins import (
     tensorflow_serving,
     torchserve,
     triton,
+    undescribed,
 )
 from cluster_serving.launcher.origins.taken import Taken
 
@@ -49,6 +50,8 @@ def read(path: Path) -> Taken:
     manifests.refuse(path, " or ".join([*kserve.KINDS, *seldon.KINDS]))
     if path.is_file() and path.name.lower().endswith(ARCHIVES):
         raise LaunchError(f"{path} is an archive: unpack it, and name its folder")
+    if path.is_dir():
+        undescribed.refuse(path)
     found = ", ".join(sorted(entry.name for entry in path.iterdir())[:20]) if path.is_dir() else "a file"
     expected = "; ".join([*_ORIGINS, *_MANIFESTS])
     raise LaunchError(f"{path} is not the model of a server that is known here. Found: {found}. Expected: {expected}")

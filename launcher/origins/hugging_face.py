@@ -39,6 +39,8 @@ _ANSWERS = {
 }
 """End of the name of an architecture → what its model file answers; a pipeline of transformers makes more of it."""
 
+_GENERATES = tuple(end for end, what in _ANSWERS.items() if what is _TEXT)
+
 _NEEDLESS = (
     *("README.md", "LICENSE*", "*.safetensors*", "*.bin", "*.h5", "*.msgpack", "*.onnx*", "onnx", "openvino*"),
     *("vocab.*", "merges.txt", "special_tokens_map.json", "added_tokens.json", "*.model", "[0-9]_*"),
@@ -93,6 +95,11 @@ def _refuse(path: Path, config: Fields) -> None:
         raise LaunchError(
             f"{path} holds a model in parts ({', '.join(parts)}), which generates texts: load them in a handler "
             "(docs/how-to/handler-models.md)"
+        )
+    if _architecture(config).endswith(_GENERATES):
+        raise LaunchError(
+            f"{path} holds a model that generates texts ({_architecture(config)}): a handler loads it, with the "
+            "library of your choice (docs/how-to/handler-models.md, answers in pieces)"
         )
     # With its own modules, the file would pool already, and not say so; the files beside it say how.
     library = "--library transformers " if task == "feature-extraction" else ""

@@ -1,5 +1,7 @@
 """What failed, from a stack trace of Flink."""
 
+import re
+
 _WORKER_ENDED = (
     "the process of a slot crashed or was killed, perhaps for lack of memory; see cluster-serving-cli logs --errors, "
     "and cluster-serving-cli dead list for requests that it died of"
@@ -13,6 +15,11 @@ _NOISY_PYTHON = (
 )
 """What is said where pemja, which reads paths that Python prints, found none and tried a field of older Javas."""
 
+_MANAGER_ENDED = re.compile(
+    r"TaskManager with id (\S+) (?:is no longer reachable|timed out)|(The TaskExecutor is shutting down)"
+)
+"""What Flink says of a TaskManager whose process ended, or hangs."""
+
 
 def cause(trace: str) -> str:
     """Return the line with the error of a Java or Python stack trace."""
@@ -23,8 +30,8 @@ def cause(trace: str) -> str:
     lines = [line.strip() for line in trace.splitlines() if line.strip()] or ["unknown"]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     if not causes:
-        return lines[0]
-    told = causes.pop()
+        return _of_manager(lines[0])
+    told = _of_manager(causes.pop())
     if told.endswith("StatusRuntimeException: CANCELLED: client cancelled"):
         return _WORKER_ENDED
     if told.endswith("NoSuchFieldException: loadedLibraryNames"):
@@ -33,3 +40,12 @@ def cause(trace: str) -> str:
     while causes and causes[-1].endswith(told.partition(": ")[2] or told) and not causes[-1].endswith(told):
         told = causes.pop()
     return told
+
+
+def _of_manager(told: str) -> str:
+    """Return what is said of a TaskManager that is gone; any other line as it is."""
+    found = _MANAGER_ENDED.search(told)
+    if not found:
+        return told
+    name = f" {found[1]}" if found[1] else ""
+    return f"TaskManager{name} ended or hangs; the job goes on once a TaskManager has free slots"

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from cluster_serving.launcher.command_log import say
+from cluster_serving.launcher.config import file as config_file
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.services import class_archive, flink_gateway, flink_jvm, state
@@ -32,6 +33,7 @@ SERVICE = "flink"
 JOBS = "jobs"
 """Folder, in that of the cluster, with the options of its jobs; see `launcher.targets.resubmit`."""
 
+_DEFAULT_URL = "http://localhost:8081"
 _JOBMANAGER = "jobmanager.json"
 # Their names in Flink's scripts.
 _SERVICES = {"jobmanager": "standalonesession", "taskmanager": "taskexecutor"}
@@ -84,7 +86,14 @@ class FlinkCluster:
 
     def flink(self) -> FlinkRest:
         """Return a client for the jobs of the cluster."""
-        return FlinkRest(self.config.flink_rest_url)
+        return FlinkRest(self.config.flink_rest_url, remedy=self._remedy())
+
+    def _remedy(self) -> str:
+        if self.is_ours:
+            return "its supervisor starts it again"
+        # A command in another folder than that of the job has the defaults.
+        is_default = self.config.flink_rest_url == _DEFAULT_URL and not Path(config_file.FILE_NAME).exists()
+        return "start it, or correct it" + ("; this folder has no config.yaml, -c names another" if is_default else "")
 
     def submitting(self) -> AbstractContextManager[None]:
         """Let one command at a time submit jobs to the cluster: two could count on the same slots."""

@@ -23,6 +23,7 @@ ENDED = {"FINISHED", "CANCELED", "FAILED", "SUSPENDED"}
 _CANCEL_TIMEOUT = 60.0
 # A job has no parameters while it initializes, and Flink caches its answers for web.refresh-interval, 3 s by default.
 _NEW_MS = 5000
+_NO_SLOTS = "NoResourceAvailableException"
 # Its standard output and error; Flink's own messages are no INFO.
 _PRINTED = re.compile(r" INFO +\S*client\.python\.PythonDriver +- (.*)$", re.MULTILINE)
 
@@ -131,9 +132,10 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         LaunchError: From every method but `overview`, if Flink does not answer as expected.
     """
 
-    def __init__(self, url: str, timeout: float = 10.0) -> None:
+    def __init__(self, url: str, timeout: float = 10.0, remedy: str = "start it, or correct it") -> None:
         self.url = url
         self._timeout = timeout
+        self._remedy = remedy
 
     def __exit__(self, *exc: object) -> None:
         """Leave nothing open: each request has its own connection."""
@@ -226,7 +228,9 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
 
     def _latest(self, job_id: str) -> dict[str, Any] | None:
         history = self._get(f"/jobs/{job_id}/exceptions").get("exceptionHistory", {}).get("entries", [])
-        return history[0] if history else None
+        # After the death of a TaskManager, a job fails again and again for lack of slots until there is another one.
+        causes = (each for each in history if _NO_SLOTS not in str(each.get("stacktrace", "")))
+        return next(causes, history[0] if history else None)
 
     def main_trace(self) -> str | None:
         """Return what the main program of a Flink that runs one has printed; None if the program has not failed."""
@@ -288,9 +292,7 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
         try:
             answer = request(method, self.url + path, query, timeout=self._timeout)
         except Unanswered as error:
-            raise LaunchError(
-                f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; start it, or correct it"
-            ) from None
+            raise LaunchError(f"Flink at {self.url} (flinkRestUrl) does not answer: {error}; {self._remedy}") from None
         if not answer.is_success:
             raise LaunchError(f"Flink at {self.url} answers {answer.status} to {method} {path}")
         return answer

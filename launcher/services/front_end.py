@@ -176,6 +176,12 @@ def stop(address: Address, redis: Address | None = None) -> bool:
         return stopped
 
 
+def folders(redis: Address) -> list[Path]:
+    """Return the folders of the front ends of a Redis that were started here."""
+    homes = [state.folder(SERVICE, address) for address in state.addresses(SERVICE)]
+    return [home for home in homes if (home / _REDIS).exists() and _serves(home, redis)]
+
+
 def redis_of(address: Address) -> str:
     """Return the address of the Redis of a front end that was started here; empty if there is none."""
     try:

@@ -170,6 +170,10 @@ def check(config: Config) -> None:
             wait_until(lambda: _has_loaded(client), config.start_timeout)
             version = str(client.info("server")["redis_version"])
         except AuthenticationError as error:
+            if "without any password" in str(error):
+                raise LaunchError(
+                    f"Redis at {address} has no password, and redisUrl names one: leave it out of redisUrl"
+                ) from None
             raise LaunchError(
                 f"Redis at {address} refuses the user and password in redisUrl: {error}; {HINT}"
             ) from None
@@ -179,6 +183,11 @@ def check(config: Config) -> None:
         except (RedisError, OSError, ValueError) as error:
             if config.redis_has_failover:
                 raise LaunchError(f"Redis at {config.redis_shown} (redisUrl) cannot be used: {error}") from None
+            if config.redis_url.startswith("rediss:"):
+                raise LaunchError(
+                    f"Redis at {address} does not answer with TLS, which redisUrl asks for ({error}); if it has none, "
+                    f"set redisUrl: redis://{address}"
+                ) from None
             if is_ours(address):
                 raise LaunchError(
                     f"Redis at {address}, which these commands started, does not answer ({error}); see "

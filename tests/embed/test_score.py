@@ -1,7 +1,9 @@
 """`cluster-serving-cli score`: a model over files."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import signal
 import socket
@@ -368,6 +370,22 @@ def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_scored(doubli
     assert [*lines] == [*messages]
     assert all(lines[name].startswith(message) for name, message in messages.items()), lines
     assert [row["y"] for row in output(doubling)] == [[2, 4, 6]]
+
+
+def test_texts_are_read_however_they_are_compressed_and_others_are_named(doubling, capsys):
+    data, lines = doubling / "data", b"a,b,c\n1,2,3\n"
+    task = replace(task_of(doubling), inputs={"x": ["a", "b", "c"]})
+    packed = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    packed |= {end: pa.Codec(name).compress for end, name in (("zst", "zstd"), ("lz4", "lz4"))}
+    for end, compress in packed.items():
+        (data / f"a.csv.{end}").write_bytes(bytes(compress(lines)))
+    assert [score_unit(task, unit) for unit in find(task.input)] == [(1, 0)] * 5
+    (data / "b.jsonl.xz").write_bytes(lzma.compress(b'{"x": [1, 2, 3]}')[:-9])
+    assert score(doubling) == 1
+    assert "b.jsonl.xz: " in capsys.readouterr().err
+    (data / "c.csv.zip").write_bytes(b"PK")
+    with pytest.raises(InvalidInput, match=r"c.csv.zip is not read: unpack it, or compress it as one of .gz, .bz2"):
+        find(task.input)
 
 
 def test_a_folder_where_nothing_could_be_scored_takes_the_corrected_command(doubling, capsys):

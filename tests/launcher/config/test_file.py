@@ -220,6 +220,7 @@ def test_a_path_that_cannot_be_looked_up_is_refused(tmp_path, name, missing_ok):
         ("", "modelPath is missing; expected the path of a folder"),
         ("- a\n- b", "line 1: expected keys and values"),
         ("modelPath: m\n x: [", "line 2: not valid YAML"),
+        ("a: [1\n\nb: 2\nc: 3\n", "line 3: not valid YAML: .*, while parsing a flow sequence of line 1"),
         ("modelPath: m\n\tjobName: a", "line 2: not valid YAML"),
         ("modelPath: m\njobName: a\x07", "line 2: not valid YAML: a character of code 7"),
     ],

@@ -13,7 +13,7 @@ from cluster_serving.launcher.config.file import read as read_config
 from cluster_serving.launcher.jobs import job_status
 from cluster_serving.launcher.jobs.lock import locked
 from cluster_serving.launcher.jobs.store import JobStore
-from cluster_serving.launcher.services.flink_rest import Job
+from cluster_serving.launcher.services.flink_rest import FlinkRest, Job
 from cluster_serving.launcher.terminal import console
 from cluster_serving.protocol.generations import SERVING, Generation
 from cluster_serving.protocol.keys import JOBS_KEY, JobKeys
@@ -211,6 +211,34 @@ def test_the_age_of_a_job_is_not_that_of_its_state_after_a_failure(client, own_c
     assert "RESTARTING, started 6 min 40 s ago, 0 restarts" in str(report.status(status, NONE_QUEUED))
     console.print(report.listed([status]))
     assert "6 min" not in capsys.readouterr().out
+
+
+def test_a_job_that_flink_started_again_shows_the_time_of_the_failure(client, own_cluster, redis_server, job):
+    config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
+    client.hset(JobKeys(job).slots(), "0", SlotReport("start-1", "ready", "Echo", attempt="gone", restarts=1).to_json())
+    flink = flink_with(job, seconds=400.0)
+    flink.failure, flink.restarts = lambda _: (1.0, "a TaskManager died"), lambda _: 1
+    status = job_status.read(config, flink, job)
+    shown = str(report.status(status, NONE_QUEUED | {"normal": 2, "pending": 2}))
+    assert "SILENT, started 6 min 40 s ago, 1 restart, the last failure at 1970-01-01" in shown
+    # Interrupted requests wait for their slot.
+    assert "2 of them read by slots that do not answer now" in shown
+
+
+def test_a_flink_that_is_started_again_makes_no_job_that_answers_lost(client, own_cluster, redis_server, job):
+    config = read_config(own_cluster.config(jobName=job, modelPath="model", redisUrl=f"127.0.0.1:{redis_server.port}"))
+    JobStore(client, job).note("running")
+    with FlinkRest(config.flink_rest_url, remedy="its supervisor starts it again") as flink:
+        generation = Generation(1, SERVING, "start-1", flink=flink.place)
+        client.hset(JobKeys(job).generations, "1", generation.to_json())
+        slot = SlotReport("start-1", "ready", "Echo", attempt="without a heartbeat")
+        client.hset(JobKeys(job).slots(), "0", slot.to_json())
+        assert job_status.read(config, flink, job).state == "LOST"
+        client.hset(JobKeys(job).slots(), "0", SlotReport("start-1", "ready", "Echo").to_json())
+        status = job_status.read(config, flink, job)
+    client.delete(JobKeys(job).generations)
+    assert (status.state, status.ready) == ("UNKNOWN", 1)
+    assert status.error.endswith("; its supervisor starts it again")
 
 
 def test_a_list_whose_numbers_are_unknown_says_why(own_cluster, said, monkeypatch, capsys):

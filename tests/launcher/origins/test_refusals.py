@@ -1,6 +1,7 @@
 """What is not taken over is refused with the way out, and nothing of it is run or written."""
 
 import json
+import re
 import zipfile
 
 import pytest
@@ -20,6 +21,32 @@ def test_a_folder_of_no_server_is_refused_with_what_is_expected(taking, tmp_path
     assert done.returncode == 1 and "Traceback" not in said and not list(taking.folder.iterdir())
     assert "Found: notes.txt" in said and "MLmodel" in said and "config.pbtxt" in said
     assert "does not exist" in taking.refused(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("model.keras", "holds a model that is served as it is: run cluster-serving-init, and set modelPath: "),
+        ("model.tar.gz", "unpack it, and name its folder"),
+        ("code/inference.py", "SageMaker calls it: move its code into a handler"),
+        ("adapter_config.json", "merge it with merge_and_unload()"),
+        ("models/iris/latest", "perhaps a store of models: name this folder"),
+        ("model.gguf", "load it in a handler, with llama-cpp-python"),
+    ],
+)
+def test_a_folder_that_no_server_describes_has_a_way_out(tmp_path, file, message):
+    place = tmp_path / "other" / file
+    place.parent.mkdir(parents=True)
+    place.write_bytes(BOMB)
+    with pytest.raises(LaunchError, match=re.escape(message)):
+        origins.read(tmp_path / "other")
+
+
+def test_weights_that_generate_texts_are_not_exported_for_features(tmp_path):
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLM"]}')
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(LaunchError, match=r"generates texts \(LlamaForCausalLM\): a handler loads it"):
+        origins.read(tmp_path)
 
 
 def test_a_model_folder_with_files_is_not_overwritten(taking, tmp_path):

@@ -63,6 +63,10 @@ Caused by: org.A.StatusRuntimeException: CANCELLED: client cancelled
             "that python -c pass prints nothing where the TaskManagers run (PYTHONWARNINGS, sitecustomize), or set "
             "executionMode: process",
         ),
+        (
+            "org.apache.flink.runtime.jobmaster.JobMasterException: TaskManager with id tm-1 is no longer reachable.",
+            "TaskManager tm-1 ended or hangs; the job goes on once a TaskManager has free slots",
+        ),
         ("one line", "one line"),
         ("", "unknown"),
     ],

@@ -17,6 +17,8 @@ from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services import redis_program, redis_server, redis_version
 from cluster_serving.launcher.services.process import Process, is_listening, spawn
 from cluster_serving.launcher.services.redis_version import RedisVersion
+from cluster_serving.protocol.errors import RedisUnavailable
+from cluster_serving.protocol.redis.connection import translated
 from cluster_serving.settings.addresses import LOOPBACK, Address
 from tests.support.fixtures.messages import heard
 from tests.support.fixtures.redis_server import RedisServer, programs
@@ -183,6 +185,26 @@ def test_a_password_in_the_address_protects_it(config, own_cluster):
         assert client.ping()
     with pytest.raises(LaunchError, match="refuses the user and password"):
         ensure(config())
+
+
+def test_a_password_that_redis_does_not_have_is_told(config, db):
+    port = db.connection_pool.connection_kwargs["port"]
+    address = config(f"redis://:secret@localhost:{port}")
+    with pytest.raises(LaunchError, match="has no password, and redisUrl names one: leave it out"):
+        redis_server.check(address)
+    told = pytest.raises(RedisUnavailable, match="none: leave it out of")
+    with redis_server.connect(address) as client, told, translated(client):
+        client.ping()
+
+
+def test_an_address_that_asks_for_tls_says_so(config):
+    # As a server without TLS does, it does not understand the greeting.
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        threading.Thread(target=lambda: plain.accept()[0].close(), daemon=True).start()
+        address = config(f"rediss://localhost:{plain.getsockname()[1]}")
+        told = pytest.raises(RedisUnavailable, match=r"for TLS \(rediss://")
+        with redis_server.connect(address) as client, told, translated(client):
+            client.ping()
 
 
 def supervise(config, *command):
