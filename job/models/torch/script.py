@@ -60,6 +60,7 @@ class TorchScriptModel(TorchModel):
         graph = self._loaded.inlined_graph
         self.writes = any(map(_writes, _nodes(graph)))
         self.careful = not all(_ends(loop) for loop in graph.findAllNodes("prim::Loop"))
+        self._sets_attributes = bool(graph.findAllNodes("prim::SetAttr"))
         schema = self._loaded.forward.schema
         arguments = schema.arguments[1:]
         possible = [a.name for a in arguments if str(a.type) in _TAKEN]
@@ -88,9 +89,7 @@ class TorchScriptModel(TorchModel):
     @property
     def keeps_state(self) -> bool:
         """See `Model.keeps_state`."""
-        if self._loaded.inlined_graph.findAllNodes("prim::SetAttr"):
-            return True
-        return any(buffer._version != version for buffer, version in self._buffers)
+        return self._sets_attributes or any(buffer._version != version for buffer, version in self._buffers)
 
     def graph(self) -> Graph | None:
         """See `Model.graph`; neither numbers nor sizes of axes are in the file."""
@@ -167,7 +166,7 @@ def _is_of_sizes(value: Any) -> bool:
 def _load(path: Path, device: str) -> Any:
     warnings.filterwarnings("ignore", r"`torch\.jit\.(load|freeze)` is deprecated", Warning)
     module = torch.jit.load(str(path), map_location=device).eval()
-    if "prim::RaiseException" in str(module.inlined_graph):
+    if module.inlined_graph.findAllNodes("prim::RaiseException"):
         # PyTorch 2.13 ends the process when a frozen module that has raised an exception is loaded again.
         return module
     try:

@@ -104,9 +104,12 @@ class _Groups:
 
     def join(self, *names: Hashable) -> None:
         """Note that these tensors may be in the same memory."""
-        found = set().union(*map(self.add, names))
-        for name in found:
-            self._groups[name] = found
+        groups = {id(group): group for group in map(self.add, names)}
+        # The largest one stays, so that a long program does not move each name each time.
+        kept, *others = sorted(groups.values(), key=len, reverse=True)
+        for group in others:
+            kept |= group
+            self._groups.update(dict.fromkeys(group, kept))
 
     def of(self, name: Hashable) -> set[Hashable]:
         """Return the tensors that may be in the memory of this one."""
