@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -250,8 +250,8 @@ class GrpcServer:
     async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[GrpcCall]:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
-        call = GrpcCall(context.time_remaining(), self._stopping, self._admission.bodies.share())
-        metadata = dict(context.invocation_metadata() or ())
+        metadata = _merged(context.invocation_metadata() or ())
+        call = GrpcCall(context.time_remaining(), metadata, self._stopping, self._admission.bodies.share())
         request_id = self._access_log.request_id(metadata.get("x-request-id", "").encode())
         current_id.set(request_id.decode())
         span = None
@@ -286,6 +286,14 @@ class GrpcServer:
                 span.end_grpc(path, failed if status >= 500 else "")
             if self._access_log.enabled:
                 self._access_log.write("GRPC", path, status, seconds, request_id, client)
+
+
+def _merged(metadata: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return metadata by name; several texts of one name are a list, as headers are over HTTP."""
+    merged: dict[str, Any] = {}
+    for name, value in metadata:
+        merged[name] = f"{merged[name]}, {value}" if name in merged else value
+    return merged
 
 
 def _key(metadata: Mapping[str, Any]) -> str:

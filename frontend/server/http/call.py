@@ -1,8 +1,6 @@
 """An HTTP request apart from its content."""
 
 import asyncio
-import math
-import re
 import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
@@ -11,15 +9,11 @@ from typing import TypeVar
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
+from cluster_serving.frontend.server import asked
 from cluster_serving.frontend.server.admission.body_memory import Share
 from cluster_serving.frontend.server.http import cycle
-from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 
 T = TypeVar("T")
-
-_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?", re.ASCII)
-_LEAST_TIMEOUT = 1e-6
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -59,14 +53,7 @@ class HttpCall:
         Raises:
             InvalidInput: If the header is not a number above 0.
         """
-        asked = self.header(b"x-timeout-ms")
-        if asked is None:
-            return None
-        # Python would also read forms such as 1_000, which are no numbers in a header.
-        milliseconds = float(asked) if _NUMBER.fullmatch(asked) else 0.0
-        if not 0 < milliseconds < math.inf:
-            raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-        return max(milliseconds / 1000, _LEAST_TIMEOUT)
+        return asked.seconds("header X-Timeout-Ms", self.header(b"x-timeout-ms"))
 
     @property
     def priority(self) -> str:
@@ -75,12 +62,7 @@ class HttpCall:
         Raises:
             InvalidInput: If the header names another priority than those of `PRIORITIES`.
         """
-        priority = self.header(b"x-priority")
-        if priority is None:
-            return NORMAL
-        if priority not in PRIORITIES:
-            raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
-        return priority
+        return asked.priority("header X-Priority", self.header(b"x-priority"))
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
         """Await the work for a request whose body has been read.
