@@ -1,19 +1,23 @@
 """An HTTP request apart from its content."""
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
-from cluster_serving.frontend.server import asked
+from cluster_serving.frontend.caller import asked_priority, asked_seconds
 from cluster_serving.frontend.server.admission.body_memory import Share
 from cluster_serving.frontend.server.http import cycle
 
 T = TypeVar("T")
+
+_WEIGHT = re.compile(r"\d(\.\d*)?|\.\d+", re.ASCII)
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -46,6 +50,10 @@ class HttpCall:
         value = self.headers.get(name)
         return None if value is None else value.decode("latin1")
 
+    def choices(self, name: bytes) -> Mapping[str, float]:
+        """Return the choices of a header such as Accept, in small letters, with their weights; 0 for a refused one."""
+        return _weights((self.header(name) or "").lower())
+
     @property
     def timeout(self) -> float | None:
         """Seconds that the header X-Timeout-Ms allows, at least a microsecond; None without the header.
@@ -53,7 +61,7 @@ class HttpCall:
         Raises:
             InvalidInput: If the header is not a number above 0.
         """
-        return asked.seconds("header X-Timeout-Ms", self.header(b"x-timeout-ms"))
+        return asked_seconds("header X-Timeout-Ms", self.header(b"x-timeout-ms"))
 
     @property
     def priority(self) -> str:
@@ -62,7 +70,7 @@ class HttpCall:
         Raises:
             InvalidInput: If the header names another priority than those of `PRIORITIES`.
         """
-        return asked.priority("header X-Priority", self.header(b"x-priority"))
+        return asked_priority("header X-Priority", self.header(b"x-priority"))
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
         """Await the work for a request whose body has been read.
@@ -95,3 +103,13 @@ def call_of(request: Request) -> HttpCall:
     """Return the call of a request that has passed the middleware."""
     call: HttpCall = request.scope["call"]
     return call
+
+
+@lru_cache(maxsize=256)
+def _weights(header: str) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for choice in header.split(","):
+        name, *parameters = ("".join(part.split()) for part in choice.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        found[name] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    return found

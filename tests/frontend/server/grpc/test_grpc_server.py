@@ -212,9 +212,12 @@ def test_metadata_names_priority_and_timeout(serve, report, job, db):
                     call(method, *messages, metadata=metadata)
                 assert (raised.value.code(), text in raised.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, True)
         stub = channel.stream_stream(STREAM, None, inference.ModelStreamInferResponse.FromString)
-        for metadata, text in (*wrong, ([("x-timeout-ms", "100")], "no result from job")):
-            (reply,) = stub(iter([request.SerializeToString()]), metadata=metadata, timeout=60)
-            assert text in reply.error_message
+        for metadata, text in wrong:
+            with pytest.raises(grpc.RpcError) as raised:
+                next(stub(iter([request.SerializeToString()]), metadata=metadata, timeout=60))
+            assert text in raised.value.details()
+        (reply,) = stub(iter([request.SerializeToString()]), metadata=[("x-timeout-ms", "100")], timeout=60)
+        assert "no result from job" in reply.error_message
 
 
 def test_a_taken_port_is_said(front, serve, capfd):
