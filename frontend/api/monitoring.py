@@ -17,7 +17,7 @@ from cluster_serving.frontend.server.metrics import JobLabels, as_json, as_text
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.figures.exposition import Reading, exposition
 
-_PROMETHEUS = ("text/plain", "openmetrics")
+_PROMETHEUS = ("text/plain", "text/*", "application/openmetrics-text")
 
 
 def routes(front: FrontEnd) -> list[Route]:
@@ -38,9 +38,10 @@ class _Monitoring:
 
     async def metrics(self, request: Request) -> Response:
         call_of(request).protocol = "metrics"
-        accepted = request.headers.get("accept", "")
+        accepted = call_of(request).choices(b"accept")
+        wanted = max(accepted.get(kind, 0.0) for kind in _PROMETHEUS)
         # Prometheus names its formats in the header Accept; the original's clients do not.
-        if not any(kind in accepted for kind in _PROMETHEUS):
+        if not wanted or wanted < accepted.get("application/json", 0.0):
             return Json(as_json(await self._front.total_metrics()))
         front, registry = self._front, self._front.registry
         jobs: list[Reading] = []

@@ -66,6 +66,9 @@ NEUTRAL: Mapping[str, Sequence[Any]] = {
 Some are those of vLLM, which tools of benchmarks send to every server.
 """
 
+CHOSEN_BY: Mapping[str, str] = {"tools": "tool_choice", "functions": "function_call"}
+"""What a model may call, and the parameter whose value `none` forbids that."""
+
 _LARGEST = 2**63 - 1
 
 RANGES: Mapping[str, tuple[float, float]] = {

@@ -66,7 +66,7 @@ class _RequestRoutes:
         body = await read_body(call, self._front.options)
         made = await self._keys.once(call, body, partial(self._queue, call, body), self._undo)
         location = f"/v1/requests/{quote(made)}"
-        if "text/event-stream" in request.headers.get("accept", ""):
+        if call_of(request).choices(b"accept").get("text/event-stream"):
             ticket, in_pieces = await self._store.check(Ticket.read(made), call.client)
             if in_pieces:
                 after = [BEGINNING] * ticket.count

@@ -18,13 +18,13 @@ class GrpcCall:
     """A gRPC call apart from its message.
 
     Attributes:
-        timeout: Seconds until its deadline; None if it has none.
+        timeout: Seconds until its deadline, or fewer that its metadata names; None for neither.
         stopping: Set when the server stops: a stream without an end of its own ends then.
         body: Memory of its messages.
         protocol: Label of the metrics.
         model: Name of its model, for metrics; empty until the model is known to exist.
         version: Version of the model that answered; empty until one has.
-        priority: Priority in the queue of the job, which no call names.
+        priority: Priority in the queue of the job.
     """
 
     timeout: float | None

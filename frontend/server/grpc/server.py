@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import grpc
 
+from cluster_serving.frontend.caller import asked_priority, asked_seconds, set_caller
 from cluster_serving.frontend.caller import request_id as current_id
-from cluster_serving.frontend.caller import set_caller
 from cluster_serving.frontend.errors import BodyTimeout, Overloaded, StartError, unexpected
 from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.proto import parse
@@ -250,8 +250,11 @@ class GrpcServer:
     async def _around(self, path: str, method: Method, context: Any) -> AsyncIterator[GrpcCall]:
         """Admit a call, end it with the status of its error, and count it."""
         began = time.perf_counter()
+        metadata: dict[str, Any] = {}
+        for name, value in context.invocation_metadata() or ():
+            # Several texts of one name are a list, as headers are over HTTP.
+            metadata[name] = f"{metadata[name]}, {value}" if name in metadata else value
         call = GrpcCall(context.time_remaining(), self._stopping, self._admission.bodies.share())
-        metadata = dict(context.invocation_metadata() or ())
         request_id = self._access_log.request_id(metadata.get("x-request-id", "").encode())
         current_id.set(request_id.decode())
         span = None
@@ -265,6 +268,9 @@ class GrpcServer:
             set_caller(client, context.peer().rpartition(":")[0])
             if method.limited:
                 await self._admission.wait_for_token(client)
+            wait = asked_seconds("metadata x-timeout-ms", metadata.get("x-timeout-ms"))
+            call.timeout = min((limit for limit in (call.timeout, wait) if limit is not None), default=None)
+            call.priority = asked_priority("metadata x-priority", metadata.get("x-priority"))
             with self._stream_slot(is_anonymous=method.streams and self._admission.has_keys and not client):
                 yield call
             status = 200

@@ -1,25 +1,23 @@
 """An HTTP request apart from its content."""
 
 import asyncio
-import math
 import re
 import sys
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive
 
+from cluster_serving.frontend.caller import asked_priority, asked_seconds
 from cluster_serving.frontend.server.admission.body_memory import Share
 from cluster_serving.frontend.server.http import cycle
-from cluster_serving.protocol.errors import InvalidInput
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES
 
 T = TypeVar("T")
 
-_NUMBER = re.compile(r"\d{1,300}(\.\d{1,300})?([eE][+-]?\d{1,3})?", re.ASCII)
-_LEAST_TIMEOUT = 1e-6
+_WEIGHT = re.compile(r"\d(\.\d*)?|\.\d+", re.ASCII)
 
 OTHER = "other"
 """Label of requests to no API in the metrics."""
@@ -52,6 +50,10 @@ class HttpCall:
         value = self.headers.get(name)
         return None if value is None else value.decode("latin1")
 
+    def choices(self, name: bytes) -> Mapping[str, float]:
+        """Return the choices of a header such as Accept, in small letters, with their weights; 0 for a refused one."""
+        return _weights((self.header(name) or "").lower())
+
     @property
     def timeout(self) -> float | None:
         """Seconds that the header X-Timeout-Ms allows, at least a microsecond; None without the header.
@@ -59,14 +61,7 @@ class HttpCall:
         Raises:
             InvalidInput: If the header is not a number above 0.
         """
-        asked = self.header(b"x-timeout-ms")
-        if asked is None:
-            return None
-        # Python would also read forms such as 1_000, which are no numbers in a header.
-        milliseconds = float(asked) if _NUMBER.fullmatch(asked) else 0.0
-        if not 0 < milliseconds < math.inf:
-            raise InvalidInput(f"the header X-Timeout-Ms is {asked[:32]!r}; expected a number of milliseconds above 0")
-        return max(milliseconds / 1000, _LEAST_TIMEOUT)
+        return asked_seconds("header X-Timeout-Ms", self.header(b"x-timeout-ms"))
 
     @property
     def priority(self) -> str:
@@ -75,12 +70,7 @@ class HttpCall:
         Raises:
             InvalidInput: If the header names another priority than those of `PRIORITIES`.
         """
-        priority = self.header(b"x-priority")
-        if priority is None:
-            return NORMAL
-        if priority not in PRIORITIES:
-            raise InvalidInput(f"the header X-Priority is {priority[:32]!r}; expected {', '.join(PRIORITIES)}")
-        return priority
+        return asked_priority("header X-Priority", self.header(b"x-priority"))
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
         """Await the work for a request whose body has been read.
@@ -113,3 +103,13 @@ def call_of(request: Request) -> HttpCall:
     """Return the call of a request that has passed the middleware."""
     call: HttpCall = request.scope["call"]
     return call
+
+
+@lru_cache(maxsize=256)
+def _weights(header: str) -> Mapping[str, float]:
+    found: dict[str, float] = {}
+    for choice in header.split(","):
+        name, *parameters = ("".join(part.split()) for part in choice.split(";"))
+        weight = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+        found[name] = float(weight) if _WEIGHT.fullmatch(weight) else 0.0
+    return found

@@ -2,8 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 
 from starlette.responses import Response
 
@@ -67,12 +66,12 @@ def decompressed(body: bytes, encoding: str, max_bytes: int) -> Iterator[tuple[i
 
 async def compressed(call: HttpCall, response: Response) -> Response:
     """Compress the body of a response if the request accepts that."""
-    accepted = call.header(b"accept-encoding")
-    if not accepted:
+    if b"accept-encoding" not in call.headers:
         return response
-    coding = _preferred(accepted)
+    accepted = call.choices(b"accept-encoding")
+    coding, needed = _preferred(accepted)
     body = bytes(response.body)
-    if not coding or (len(body) < _SMALL and "," in accepted):
+    if not coding or (len(body) < _SMALL and len(accepted) > 1 and not needed):
         return response
     work = zlib.compressobj(_FASTEST, wbits=_WINDOWS[coding])
     parts = await asyncio.to_thread(work.compress, body) if len(body) >= _IN_THREAD else work.compress(body)
@@ -83,15 +82,14 @@ async def compressed(call: HttpCall, response: Response) -> Response:
     return response
 
 
-@lru_cache(maxsize=256)
-def _preferred(accepted: str) -> str:
-    """Return the coding that a header Accept-Encoding prefers; empty for none."""
-    weights: dict[str, float] = {}
-    for part in accepted.lower().split(","):
-        name, _, weight = part.replace(" ", "").partition(";q=")
-        try:
-            weights[name] = float(weight or 1)
-        except ValueError:
-            weights[name] = 0.0
-    best = max(_WINDOWS, key=lambda coding: weights.get(coding, 0.0))
-    return best if weights.get(best, 0.0) > 0 else ""
+def _preferred(accepted: Mapping[str, float]) -> tuple[str, bool]:
+    """Return the coding that a client prefers, empty for none, and if it refuses a body without one.
+
+    `*` stands for all that it does not name; no coding is used that only `*` allows as much as none.
+    """
+    rest = accepted.get("*", 0.0)
+    plain = accepted.get("identity", rest)
+    weight, is_named, coding = max((accepted.get(each, rest), each in accepted, each) for each in _WINDOWS)
+    if weight > plain or (is_named and weight == plain > 0):
+        return coding, not plain and bool({"identity", "*"} & accepted.keys())
+    return "", False

@@ -15,7 +15,7 @@ FIELDS = ["name", "count", "meanRate", "min", "max", "mean", "median", "stdDev"]
 PERCENTILES = [f"_{name}Percentile" for name in ("75th", "95th", "98th", "99th", "999th")]
 
 
-@pytest.mark.parametrize("accept", ["application/json", "*/*"])
+@pytest.mark.parametrize("accept", ["application/json", "*/*", "text/plain;q=0.1, application/json", "text/plain;q=0"])
 def test_metrics_have_the_form_of_the_guide(ask, accept):
     ask.post("/predict", content=BODY)
     metrics = ask.get("/metrics", headers={"accept": accept}).json()

@@ -123,6 +123,8 @@ def test_a_chat_gets_all_of_the_messages_and_calls_tools(redis_server, job, ask,
         assert json.loads(call.function.arguments) == HISTORY
         whole = ask.chat.completions.create(model=job, messages=HISTORY, tools=[], stop=["a", "b"], store=False)
         assert (whole.choices[0].message.content, whole.choices[0].message.tool_calls) == ("rain 2 rain 2 ", None)
+        forbidden = ask.chat.completions.create(**asked | {"tool_choice": "none"})
+        assert (forbidden.choices[0].message.content, forbidden.choices[0].finish_reason) == ("rain 0 rain 0 ", "stop")
         with pytest.raises(openai.BadRequestError, match=r"messages\[1\].role is not a text"):
             ask.chat.completions.create(model=job, messages=[HISTORY[0], {"content": "x"}])
 

@@ -13,8 +13,9 @@ import pytest
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.errors import StartError
-from cluster_serving.frontend.proto import inference
+from cluster_serving.frontend.proto import inference, original
 from cluster_serving.frontend.server.admission.keys import new_key
+from cluster_serving.protocol.keys import JobKeys
 from tests.chaos.proxy import Proxy
 from tests.support.fixtures.front_end import Running, connect
 from tests.support.fixtures.grpc_calls import caller, raw, typed
@@ -181,6 +182,42 @@ def test_deadlines_and_cancelled_calls_end_their_requests(serve, report, job, db
         wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 1)
         future.cancel()
         wait_until(lambda: front.front.dispatch.dispatcher("other").waiting == 0)
+
+
+def test_metadata_names_priority_and_timeout(serve, report, job, db):
+    report(("x", "", (None, None)))
+    request = typed("FP32", "fp32_contents", [1, 2], [1, 2])
+    request.model_name = job
+    original_request = original.PredictReq(input='{"instances": [{"x": [1, 2]}]}')
+    calls = [
+        ("inference.GRPCInferenceService", "ModelInfer", request, inference.ModelInferResponse),
+        ("grpc.FrontEndGRPCService", "Predict", original_request, original.PredictReply),
+    ]
+    wrong = [
+        ([("x-priority", "HIGH")], "the metadata x-priority is 'HIGH'; expected high, normal, low"),
+        ([("x-priority", "low")] * 2, "the metadata x-priority is 'low, low'"),
+        ([("x-timeout-ms", "soon")], "the metadata x-timeout-ms is 'soon'; expected a number of milliseconds"),
+    ]
+    with grpc.insecure_channel(serve().grpc) as channel:
+        for service, method, *messages in calls:
+            call = caller(channel, service)
+            with pytest.raises(grpc.RpcError, match="no result from job") as raised:
+                call(method, *messages, metadata=[("x-priority", "low"), ("x-timeout-ms", "100")])
+            assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+            # Withdrawn, the request leaves its stream empty.
+            assert [name for name in JobKeys(job).streams if db.exists(name)] == [f"{job}:low"]
+            db.delete(f"{job}:low")
+            for metadata, text in wrong:
+                with pytest.raises(grpc.RpcError) as raised:
+                    call(method, *messages, metadata=metadata)
+                assert (raised.value.code(), text in raised.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, True)
+        stub = channel.stream_stream(STREAM, None, inference.ModelStreamInferResponse.FromString)
+        for metadata, text in wrong:
+            with pytest.raises(grpc.RpcError) as raised:
+                next(stub(iter([request.SerializeToString()]), metadata=metadata, timeout=60))
+            assert text in raised.value.details()
+        (reply,) = stub(iter([request.SerializeToString()]), metadata=[("x-timeout-ms", "100")], timeout=60)
+        assert "no result from job" in reply.error_message
 
 
 def test_a_taken_port_is_said(front, serve, capfd):
