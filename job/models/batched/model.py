@@ -118,15 +118,17 @@ class BatchedModel(Wrapper):
             return
         with self._held():
             found = self._kept.read((), self._model) if self._kept else None
-            if found is None and not (self._kept and self._kept.has_failed()):
+            is_new = found is None and not (self._kept and self._kept.has_failed())
+            if is_new:
                 found = self._prove_randomly()
-                self._remember((), found)
             elif found is not None:
                 self._warn(found)
-        if self._takes_graphs(found):
-            # Random places of nodes are none. Requests prove it, which have whole tensors.
-            self._options = [reading for reading in self._options if not reading.is_batched]
-            self.inputs, found = _inputs(self._raw_inputs, self._options[0]), None
+            if self._takes_graphs(found):
+                # Random places of nodes are none. Requests prove it, which have whole tensors.
+                self._options = [reading for reading in self._options if not reading.is_batched]
+                self.inputs, found = _inputs(self._raw_inputs, self._options[0]), None
+            if is_new:
+                self._remember((), found)
         if found is not None:
             self._keep((), found)
             self._tell_room(found)

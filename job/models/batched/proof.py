@@ -426,7 +426,8 @@ def _try_random(
             if trial.is_slow or trial.is_brief or not trial.has_room(1):
                 return
         guesses += made > 0
-        if guesses == 2 or not (has_time() if guesses else patience.has_time()):
+        # A proof of the graph holds for all sizes.
+        if guesses == 2 or (guesses and trial.is_proven()) or not (has_time() if guesses else patience.has_time()):
             return
 
 

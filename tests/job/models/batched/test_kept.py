@@ -173,3 +173,40 @@ def test_trials_of_a_start_that_find_nothing_are_not_made_again(proofs, tmp_path
     load_model(options)
     load_model(options)
     assert len(proofs) == 1
+
+
+def test_a_start_keeps_no_proof_of_a_graph_that_its_requests_prove(proofs, tmp_path):
+    """Random graphs have too many nodes for the model, unless a node is taken for a record."""
+    helper = pytest.importorskip("onnx").helper
+    numbers = [
+        helper.make_tensor("first", 7, [], [0]),
+        helper.make_tensor("last", 7, [1], [1]),
+        helper.make_tensor("sizes", 1, [5], [1.0] * 5),
+    ]
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Gather", ["shape", "first"], ["count"]),
+        helper.make_node("Gather", ["sizes", "count"], ["scale"]),
+        helper.make_node("Unsqueeze", ["bias", "last"], ["column"]),
+        helper.make_node("Add", ["x", "column"], ["moved"]),
+        helper.make_node("Mul", ["moved", "scale"], ["y"]),
+        helper.make_node("Gather", ["edges", "first"], ["source"]),
+        helper.make_node("Gather", ["y", "source"], ["sent"]),
+        helper.make_node("Unsqueeze", ["weights", "last"], ["weight"]),
+        helper.make_node("Mul", ["sent", "weight"], ["messages"]),
+    ]
+    shapes = {"x": (1, ["nodes", 4]), "bias": (1, ["nodes"]), "edges": (7, [2, "edges"]), "weights": (1, ["edges"])}
+    inputs = [helper.make_tensor_value_info(name, *of) for name, of in shapes.items()]
+    outputs = [helper.make_tensor_value_info("messages", 1, ["edges", 4])]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, numbers)
+    (tmp_path / "model").mkdir()
+    opset = [helper.make_opsetid("", 17)]
+    (tmp_path / "model" / "model.onnx").write_bytes(
+        helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+    )
+    options = ModelOptions(str(tmp_path / "model"))
+    x, edges = rows(2, 16)[0].reshape(2, 4, 4), np.array([[[0, 1, 3], [1, 2, 2]], [[3, 3, 3], [0, 1, 2]]])
+    for model in (load_model(options), load_model(options)):
+        (answers,) = model.predict([x, np.ones((2, 4), np.float32), edges, np.ones((2, 3), np.float32)])
+        np.testing.assert_array_equal(answers, [one[at[0]] + 1 for one, at in zip(x, edges, strict=True)])
+        assert model.one_by_one == "its inputs have no batch dimension"
