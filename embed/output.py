@@ -156,7 +156,8 @@ class Output:
 def _writer(file: Any, schema: pa.Schema) -> pq.ParquetWriter:
     """Return a writer without dictionaries of floats, which take four times as long to write, and hardly repeat."""
     empty = BytesIO()
-    pq.write_table(schema.empty_table(), empty)
+    # `empty_table` would import pandas.
+    pq.write_table(pa.Table.from_batches([], schema), empty)
     columns = pq.read_metadata(empty).schema
     leaves = [columns.column(at) for at in range(len(columns))]
     repeated = [leaf.path for leaf in leaves if leaf.physical_type not in ("FLOAT", "DOUBLE")]

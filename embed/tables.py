@@ -158,8 +158,8 @@ def _output_table(
             columns[name] = column if indices is None else column.take(indices)
         else:
             columns[name] = pa.nulls(count, kind or pa.string())
-    texts = [errors.get(row) for row in range(count)] if errors else pa.nulls(count, pa.string())
-    return pa.table(columns | {ERROR: pa.array(texts, pa.string())})
+    nulls = pa.nulls(count, pa.string())
+    return pa.table(columns | {ERROR: pa.array(map(errors.get, range(count)), pa.string()) if errors else nulls})
 
 
 def arrow_type(spec: TensorSpec) -> pa.DataType | None:
@@ -177,12 +177,19 @@ def _to_arrow(column: Array, kind: pa.DataType | None) -> pa.Array:
         values = [value.tolist() if isinstance(value, np.ndarray) else value for value in column]
         is_text = kind is None or pa.types.is_string(kind)
         return pa.array([_text(value) for value in values], pa.string()) if is_text else pa.array(values, kind)
-    array = pa.array(np.ascontiguousarray(column).reshape(-1))
+    array = _flat(np.ascontiguousarray(column).reshape(-1))
     for axis in range(column.ndim - 1, 0, -1):
         rows = int(np.prod(column.shape[:axis]))
         offsets = np.arange(rows + 1, dtype="int32") * column.shape[axis]
-        array = pa.ListArray.from_arrays(pa.array(offsets), array)
+        array = pa.ListArray.from_arrays(_flat(offsets), array)
     return array
+
+
+def _flat(values: Array) -> pa.Array:
+    """Return an array of one axis. `pa.array` would import pandas at its first call."""
+    if values.dtype.kind not in "iuf" or not values.dtype.isnative:
+        return pa.array(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
 def _text(value: Any) -> str | None:

@@ -79,7 +79,10 @@ def _run(app: Callable[[], None]) -> None:
 
 
 def _text(error: Exception) -> str:
-    """Return the message of an error; that of a full disk names no place by itself."""
+    """Return the message of an error; those of a full disk and of missing rights name no remedy by themselves."""
+    if isinstance(error, PermissionError) and error.filename:
+        rights = "give this user the right to it, or run the command as its owner (ls -ld names owner and rights)"
+        return f"{error.strerror}: {error.filename}; {rights}"
     if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return str(error)
     place = f" ({error.filename})" if error.filename else ""

@@ -32,6 +32,9 @@ def pytest_configure(config):
     os.environ.setdefault("CLUSTER_SERVING_CACHE", f"{tempfile.gettempdir()}/cluster-serving-test-cache-{os.getuid()}")
     if config.getoption("fast"):
         config.option.markexpr = markers.FAST
+    # pytest 9.1 gives a folder no fixtures of its conftest.py if one of its files is named before a file of the parent
+    # folder, and another one after it. Sorted, the files of a folder stand together.
+    config.args.sort()
 
 
 def pytest_ignore_collect(collection_path, config):

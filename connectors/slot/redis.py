@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.protocol.figures.counts import Counts
 from cluster_serving.protocol.figures.metrics import RECONNECTS
-from cluster_serving.protocol.redis.connection import open_redis
+from cluster_serving.protocol.redis.connection import foreign_key, open_redis
 from cluster_serving.protocol.scripts import PUT_FIELDS, Call, call, flat
 
 T = TypeVar("T")
@@ -61,7 +61,8 @@ class Backoff:
         self._on_failure()
         self._counts.add(RECONNECTS)
         if self._failures == 1:
-            log.warning("%s: Redis is not usable, trying again until it is: %s", self._name, error)
+            text = f"{error}{foreign_key(error)}"
+            log.warning("%s: Redis is not usable, trying again until it is: %s", self._name, text)
         time.sleep(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(self._failures - 1, 10)))
 
     def succeeded(self) -> None:

@@ -24,11 +24,12 @@ import numpy as np
 from cluster_serving.connectors.slot.answer import Answer
 from cluster_serving.job.computation import Computation
 from cluster_serving.job.models.base import TensorSpec
+from cluster_serving.job.models.detect import HANDLER, check
 from cluster_serving.job.options import ImageOptions, JobOptions
 from cluster_serving.job.predictor import Predictor
 from cluster_serving.job.request import Request
 from cluster_serving.protocol.entry import NATIVE, Entry
-from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.errors import ModelError, ServingError
 from cluster_serving.protocol.inputs import Image, Input
 
 _TEXT = "the quick brown fox jumps over the lazy dog " * 4
@@ -44,6 +45,10 @@ class _Unknown(Exception):
     """Nothing can be measured; the message says why."""
 
 
+class _Refused(Exception):
+    """The engine refuses the model, as it will in a slot; the message says why."""
+
+
 def main() -> None:
     """Load the model, and measure until the input ends."""
     given = json.loads(sys.stdin.readline())
@@ -57,6 +62,8 @@ def main() -> None:
             _write(out, copies.measure(**json.loads(line)))
     except _Unknown as problem:
         _write(out, {"unknown": str(problem)})
+    except _Refused as error:
+        _write(out, {"refused": str(error)})
     except ServingError as error:
         _write(out, {"error": str(error)})
 
@@ -70,14 +77,20 @@ class _Copies:
     """Copies of a model, loaded when they are needed.
 
     Raises:
-        ServingError: If the model cannot be loaded.
+        ServingError: If the model cannot be loaded here; a slot may find what a handler needs.
+        _Refused: If its engine refuses it.
         _Unknown: If it is not known which requests it takes.
     """
 
     def __init__(self, options: JobOptions, secret: tuple[str, str]) -> None:
         self._options = options
         self._secret = secret
-        self._loaded = [Predictor.of(options, secret)]
+        try:
+            self._loaded = [Predictor.of(options, secret)]
+        except ModelError as error:
+            if check(options.model).format == HANDLER:
+                raise
+            raise _Refused(str(error)) from error
         self._inputs = _inputs(self._loaded[0], options)
 
     @property

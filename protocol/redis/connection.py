@@ -142,8 +142,12 @@ def translated(client: Client) -> Iterator[None]:
             ) from None
         if isinstance(error, _UNWRITABLE_ERRORS) or any(code in str(error) for code in _UNWRITABLE):
             raise RedisUnavailable(f"Redis at {address(client)} takes no writes: {text}") from error
-        named = _FOREIGN_KEY if "WRONGTYPE" in text else ""
-        raise ServingError(f"Redis at {address(client)} refused a command: {error}{named}") from error
+        raise ServingError(f"Redis at {address(client)} refused a command: {error}{foreign_key(error)}") from error
+
+
+def foreign_key(error: Exception) -> str:
+    """Return what to do if an error of Redis is due to a key of another program; otherwise nothing."""
+    return _FOREIGN_KEY if "WRONGTYPE" in str(error) else ""
 
 
 def _asks_for_tls(client: Client) -> bool:

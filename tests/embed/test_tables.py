@@ -1,8 +1,12 @@
 """Tables of Arrow and frames of pandas."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from onnx import helper
 from sklearn.compose import make_column_transformer
@@ -130,3 +134,26 @@ def test_a_column_that_is_there_twice_is_named(two_inputs):
     frame = pd.DataFrame([[1.0, 2.0, 3.0]], columns=["x", "x", "y"])
     with pytest.raises(InvalidInput, match="has 2 columns 'x'; expected one"):
         predict_frame(two_inputs, frame)
+
+
+def test_numbers_from_a_file_to_the_output_need_no_pandas(tmp_path):
+    save_doubling(tmp_path, 4)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(8, dtype="f4")), 4)
+    pq.write_table(pa.table({"x": vectors, "id": [7, 8]}), tmp_path / "in.parquet")
+    code = """
+import sys
+from cluster_serving.embed.answers import answers
+from cluster_serving.embed.output import Output
+from cluster_serving.embed.predictor import Predictor
+output = Output("out")
+(unit,) = output.units("in.parquet")
+output.write(unit, answers(Predictor("."), unit, {}, None))
+print("pandas" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
+    (found,) = (tmp_path / "out").glob("*.parquet")
+    assert pq.read_table(found).to_pylist() == [
+        {"id": 7, "y": [0, 2, 4, 6], "error": None},
+        {"id": 8, "y": [8, 10, 12, 14], "error": None},
+    ]

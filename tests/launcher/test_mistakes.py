@@ -63,4 +63,4 @@ def test_a_full_disk_leaves_the_configuration_of_before(command, tmp_path):
 
 def test_the_error_of_a_full_disk_names_what_to_do():
     assert "make room, or name another folder" in cli._text(OSError(errno.ENOSPC, "No space left on device"))
-    assert cli._text(OSError(errno.EACCES, "Permission denied", "a")) == "[Errno 13] Permission denied: 'a'"
+    assert cli._text(PermissionError(errno.EACCES, "Permission denied", "a")).startswith("Permission denied: a; give ")

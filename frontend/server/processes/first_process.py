@@ -20,6 +20,7 @@ from cluster_serving.frontend.server.processes.app_server import AppServer
 from cluster_serving.frontend.server.processes.hot_restart import HotRestart
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.frontend.server.sockets import share_port
+from cluster_serving.protocol.errors import ServingError
 
 if TYPE_CHECKING:
     from cluster_serving.frontend.server.grpc.server import GrpcServer
@@ -37,7 +38,8 @@ class HttpServer(AppServer):
         app: The application.
         options: The options.
         ready: Function that is called with the URLs when the server listens.
-        prepare: Coroutine function that must succeed before the server takes over the ports of another one.
+        prepare: Coroutine function that must succeed before the server takes over the ports of another one; without
+            one, the server says why it fails.
         stopping: Function that is called when the server begins to stop, and no other one takes over its ports.
         grpc: Server for gRPC, which is started and stopped with this one; None for none.
         hot_restart: Takes the ports over from an old process and offers them to a new one; None if neither can be.
@@ -63,6 +65,7 @@ class HttpServer(AppServer):
         self._listening: list[tuple[socket.socket, ssl.SSLContext | None]] = []
         self._options = options
         self._ready = ready
+        self._looking: asyncio.Task[None] | None = None
         self._prepare = prepare
         self._grpc = grpc
         self._hot_restart = hot_restart
@@ -92,6 +95,15 @@ class HttpServer(AppServer):
         if hot_restart is not None:
             hot_restart.offer(bound, self._grpc.port if self._grpc else None)
         self._ready(self.urls)
+        if not beside:
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        """Say why the server is not ready, if it begins without Redis."""
+        try:
+            await self._prepare()
+        except ServingError as error:
+            log.warning("requests get 503, and /health/ready with the reason, until Redis answers: %s", error)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let the clients leave; then accept no more requests, and answer those in progress.

@@ -16,6 +16,7 @@ from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services import state
 from cluster_serving.launcher.shipping.inspection import size_of
 from cluster_serving.launcher.targets import Target
+from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.host import cgroup
 
 SECONDS = 3.0
@@ -57,6 +58,9 @@ class Decider:
 
         With `before`, the options of the job as it runs, only what is provisional is measured again: more than that
         would disturb the job.
+
+        Raises:
+            ModelError: If the engine refuses the model that is measured.
         """
         known = self._read()
         if not (self._asked.is_complete or (known and known.answers(self._asked))):
@@ -85,6 +89,7 @@ class Decider:
         """Measure all layouts again, and the configured one, and keep the figures.
 
         Raises:
+            ModelError: If the engine refuses the model.
             NotMeasured: If nothing can be measured.
         """
         self._read()
@@ -133,6 +138,9 @@ class Decider:
             return measure(self._options, self._secret, wanted, self._cores, size or 0, seconds, _TIMEOUT_S, log)
         except NotMeasured:
             raise
+        except ModelError as error:
+            # No slot could load it either, and each would try for some seconds.
+            raise ModelError(self._options.model.as_configured(str(error))) from error
         except Exception as error:
             # A start does not depend on it.
             raise NotMeasured(f"{type(error).__name__}: {error}") from error

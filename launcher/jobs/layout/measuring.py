@@ -19,6 +19,7 @@ from cluster_serving.launcher.jobs.layout.choice import Asked, Figure, candidate
 from cluster_serving.launcher.jobs.layout.quiet import Surroundings
 from cluster_serving.launcher.services import memory
 from cluster_serving.launcher.services.supervisor import python_command
+from cluster_serving.protocol.errors import ModelError
 
 _POINTS = 50
 """Measurements for which the time should do."""
@@ -62,6 +63,7 @@ def measure(
         log: File for what engines and handlers print.
 
     Raises:
+        ModelError: If the engine refuses the model.
         NotMeasured: If nothing can be measured.
     """
     with ExitStack() as stack, log.open("wb") as file, TemporaryDirectory() as folder:
@@ -139,6 +141,7 @@ class _Copies:
         """Wait until the first copy is loaded, and return its device.
 
         Raises:
+            ModelError: If the engine refuses the model.
             NotMeasured: If it cannot be loaded, or its requests are not known.
         """
         if not self._device:
@@ -191,6 +194,8 @@ class _Copies:
         answer: dict[str, Any] = json.loads(line)
         if problem := answer.get("unknown"):
             raise NotMeasured(problem, lasts=True)
+        if error := answer.get("refused"):
+            raise ModelError(error)
         if error := answer.get("error"):
             raise NotMeasured(error)
         return answer

@@ -110,3 +110,17 @@ def test_a_stop_resets_no_connection_that_was_made(redis_server, report, job):
         for thread in threads:
             thread.join()
     assert set(outcomes) == {200, httpx.ConnectError}
+
+
+def test_a_server_without_redis_says_what_it_waits_for():
+    command = [sys.executable, "-m", "cluster_serving.frontend.main", "--redisUrl=localhost:1", "--port=0"]
+    command += ["--grpcEnabled=false"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split()[-1]
+        said = process.stderr.readline()
+        answer = httpx.get(f"{url}/health/ready", timeout=60)
+        process.send_signal(signal.SIGTERM)
+        process.communicate()
+    assert (answer.status_code, answer.json()["ready"]) == (503, False)
+    assert "requests get 503" in said
+    assert answer.json()["error"] in said

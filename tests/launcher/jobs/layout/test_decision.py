@@ -11,6 +11,7 @@ from cluster_serving.launcher.jobs.layout.choice import Layout
 from cluster_serving.launcher.jobs.layout.decision import Decider
 from cluster_serving.launcher.jobs.layout.measuring import NotMeasured
 from cluster_serving.launcher.jobs.layout.quiet import Surroundings, told
+from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.host import cgroup
 from tests.support.fixtures.predictor import save_doubling
 
@@ -118,12 +119,19 @@ def test_a_machine_is_quiet_if_others_use_little_of_it(used, stolen, cores, text
     assert told(used, stolen, cores) == text
 
 
-def test_a_model_that_cannot_be_loaded_is_left_to_the_slots(decider, model, said):
+def test_a_model_that_its_engine_refuses_ends_the_start_before_a_slot_tries_it(decider, model):
     (model / "model.xml").write_text("<net/>")
+    for asked in (Decider.decide, lambda it: it.tune(1)):
+        with pytest.raises(ModelError, match=f"cannot load.*{model}"):
+            asked(decider(model))
+
+
+def test_a_handler_that_cannot_be_loaded_is_left_to_the_slots(decider, model, said):
+    (model / "handler.py").write_text("import nowhere")
     for _ in range(2):
         assert decider(model).decide() == usual()
-    assert sum("cannot load" in message for message in said) == 2
-    with pytest.raises(NotMeasured, match="cannot load"):
+    assert sum("cannot be imported" in message for message in said) == 2
+    with pytest.raises(NotMeasured, match="cannot be imported"):
         decider(model).tune(1)
 
 
