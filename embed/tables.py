@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from cluster_serving.embed.columns import Scored
+from cluster_serving.protocol.arrow import to_arrow
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec, column_of
@@ -177,19 +178,12 @@ def _to_arrow(column: Array, kind: pa.DataType | None) -> pa.Array:
         values = [value.tolist() if isinstance(value, np.ndarray) else value for value in column]
         is_text = kind is None or pa.types.is_string(kind)
         return pa.array([_text(value) for value in values], pa.string()) if is_text else pa.array(values, kind)
-    array = _flat(np.ascontiguousarray(column).reshape(-1))
+    array = to_arrow(np.ascontiguousarray(column).reshape(-1))
     for axis in range(column.ndim - 1, 0, -1):
         rows = int(np.prod(column.shape[:axis]))
         offsets = np.arange(rows + 1, dtype="int32") * column.shape[axis]
-        array = pa.ListArray.from_arrays(_flat(offsets), array)
+        array = pa.ListArray.from_arrays(to_arrow(offsets), array)
     return array
-
-
-def _flat(values: Array) -> pa.Array:
-    """Return an array of one axis. `pa.array` would import pandas at its first call."""
-    if values.dtype.kind not in "iuf" or not values.dtype.isnative:
-        return pa.array(values)
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
 def _text(value: Any) -> str | None:

@@ -3,7 +3,7 @@
 # Happens: the first number that becomes a value of Arrow, or an array of NumPy again, imports pandas if it is
 #   installed, half a second or more: `pa.scalar(1.5)`, `pa.array`, `to_numpy`, `Schema.empty_table`. Buffers do not.
 # Since: PyArrow 12.0.1, the oldest that was tried.
-# Ours: embed/tables.py and protocol/values/arrow.py move numbers through buffers, so that a command imports no pandas.
+# Ours: protocol/arrow.py, so that a command, and the first request of a slot, import no pandas.
 . "$(dirname "$0")/support/venv.sh"
 packages numpy==2.4.6 pandas==3.1.1 pyarrow==26.0.1
 venv/bin/python - <<'PYTHON'

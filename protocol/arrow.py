@@ -1,10 +1,14 @@
-"""A check of Arrow messages from untrusted clients that Arrow itself does not make."""
+"""Arrow's messages and numbers as bytes: a check that Arrow itself does not make, and conversions of numbers."""
 
 from __future__ import annotations
 
 import struct
 
+import numpy as np
+import pyarrow as pa
+
 from cluster_serving.protocol.errors import InvalidInput
+from cluster_serving.protocol.inputs import Array
 
 _RECORD_BATCH = 3
 _HEADER_TYPE, _HEADER = 1, 2
@@ -37,3 +41,21 @@ def _field(buffer: bytes, table: int, index: int) -> int:
         return 0
     offset: int = struct.unpack_from("<H", buffer, vtable + 4 + 2 * index)[0]
     return table + offset if offset else 0
+
+
+def to_arrow(values: Array) -> pa.Array:
+    """Return an array of one axis without a copy of its numbers. `pa.array` would import pandas at its first call."""
+    if values.dtype.kind not in "iuf" or not values.dtype.isnative:
+        return pa.array(values)
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def to_numpy(column: pa.Array) -> Array:
+    """Return a column of numbers or truth values, without a copy if no number is missing, and without pandas."""
+    kind = column.type
+    if pa.types.is_boolean(kind) or column.null_count:
+        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    letter = "f" if pa.types.is_floating(kind) else "i" if pa.types.is_signed_integer(kind) else "u"
+    dtype = np.dtype(f"{letter}{kind.bit_width // 8}")
+    numbers = column.buffers()[1] or b""
+    return np.frombuffer(numbers, dtype, len(column), column.offset * dtype.itemsize)

@@ -7,11 +7,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster_serving.frontend.api import json_text
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.dataplane import A, Codec, DataPlane, R
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
-from cluster_serving.frontend.server.http.responses import Written, read_body
+from cluster_serving.frontend.server.http.responses import Written
 
 
 class JsonCodec(Codec[A, R]):

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.api.changes import check_change
 from cluster_serving.frontend.api.json_text import check_names, parse
 from cluster_serving.frontend.api.original.http import describe
@@ -22,7 +23,7 @@ from cluster_serving.frontend.models.history import figures
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.query import QueryRoute
-from cluster_serving.frontend.server.http.responses import Json, read_body
+from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.figures.exposition import Reading

@@ -22,7 +22,7 @@ from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, flock
 from pathlib import Path
 
-from cluster_serving.launcher.services import rpc_classes, state
+from cluster_serving.launcher.services import rpc_classes, spaceless, state
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.services.supervisor import python_command
 from cluster_serving.protocol.host.background import give_way
@@ -88,7 +88,7 @@ def make(home: FlinkHome) -> None:
 
 def _dump(home: FlinkHome) -> None:
     archive = _archive(home)
-    lists, unfinished = state.without_spaces(archive.with_suffix(".lists")), archive.with_suffix(".part")
+    lists, unfinished = spaceless.without_spaces(archive.with_suffix(".lists")), archive.with_suffix(".part")
     # What a process has left that was killed.
     shutil.rmtree(lists, ignore_errors=True)
     _lists(home).rename(lists)

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services import spaceless
 from cluster_serving.protocol.host import cgroup
 
 VERSION = "2.3"
@@ -43,7 +43,7 @@ class FlinkHome:
 
     def __post_init__(self) -> None:
         # The dataclass is frozen.
-        object.__setattr__(self, "path", state.without_spaces(self.path))
+        object.__setattr__(self, "path", spaceless.without_spaces(self.path))
 
     @property
     def logs(self) -> Path:

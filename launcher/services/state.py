@@ -1,8 +1,6 @@
 """The state folder: one folder per service and port that the launcher has started."""
 
-import hashlib
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from cluster_serving.launcher.errors import LaunchError
@@ -10,8 +8,6 @@ from cluster_serving.settings.addresses import Address
 
 HOME = "CLUSTER_SERVING_HOME"
 """Environment variable with the path of the state folder."""
-
-_LINKS = Path("/tmp")  # noqa: S108 - the links have no content, and their owner is checked
 
 
 def root() -> Path:
@@ -29,32 +25,6 @@ def root() -> Path:
             f"user {os.getuid()} has no home folder for the state of the commands: set {HOME} to a folder that this "
             "user can write"
         ) from None
-
-
-def without_spaces(path: Path) -> Path:
-    """Return a path in the state folder as Flink's scripts can take it: by a link of this user if it has spaces.
-
-    Raises:
-        LaunchError: If the link cannot be made.
-    """
-    if not any(character.isspace() for character in str(path)):
-        return path
-    home = root()
-    name = hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
-    link = _LINKS / f"cluster-serving-home-{os.getuid()}-{name}"
-    try:
-        home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileExistsError):
-            link.symlink_to(home)
-        if link.lstat().st_uid == os.getuid() and link.readlink() == home:
-            return link / path.relative_to(home)
-        problem = "it leads elsewhere"
-    except OSError as error:
-        problem = str(error.strerror)
-    raise LaunchError(
-        f"Flink takes no path with spaces such as {home}, and {link} cannot be a link to it: {problem}; set {HOME} to "
-        "a folder without spaces"
-    )
 
 
 def write(file: Path, text: str) -> None:

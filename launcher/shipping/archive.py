@@ -13,7 +13,7 @@ from typing import Any
 from isal import igzip
 
 from cluster_serving.launcher.command_log import say, say_progress
-from cluster_serving.launcher.services import state
+from cluster_serving.launcher.services import spaceless, state
 
 _CHUNK = 1 << 20
 _KEPT = 4
@@ -24,7 +24,7 @@ def folder() -> Path:
     """Return the folder of the archives, in the state folder; it is made if needed."""
     path = state.root() / "archives"
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return state.without_spaces(path)
+    return spaceless.without_spaces(path)
 
 
 def path_of(kind: str, digest: str, suffix: str) -> Path:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cluster_serving.protocol.arrow import refuse_compression
+from cluster_serving.protocol.arrow import refuse_compression, to_arrow, to_numpy
 from cluster_serving.protocol.errors import InvalidInput, RequestTooLarge
 from cluster_serving.protocol.inputs import MAX_INPUTS, MAX_STRINGS, Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.tensors import PayloadLayout
@@ -122,8 +122,9 @@ def _encode_result(outputs: Sequence[Array]) -> str:
         shape = list(output.shape)
         while len(shape) > flat.size:
             shape.remove(1)
-        padded = pa.array(shape + [None] * (flat.size - len(shape)), pa.int32())
-        batches.append(pa.RecordBatch.from_arrays([pa.array(flat), padded], schema=_RESULT))
+        unused = pa.nulls(flat.size - len(shape), pa.int32())
+        padded = pa.concat_arrays([to_arrow(np.array(shape, "i4")), unused])
+        batches.append(pa.RecordBatch.from_arrays([to_arrow(flat), padded], schema=_RESULT))
     return _to_base64(batches)
 
 
@@ -140,7 +141,7 @@ def decode_result(value: str | bytes) -> list[Array]:
 def _decode_result(raw: bytes) -> dict[str, Array]:
     outputs = {}
     for index, batch in enumerate(_batches(raw)):
-        data = batch.column("data").to_numpy(zero_copy_only=False)
+        data = to_numpy(batch.column("data"))
         shape = [d for d in batch.column("shape").to_pylist() if d]
         outputs[str(index)] = data.reshape(shape) if math.prod(shape) == data.size else data
     return outputs
@@ -325,5 +326,5 @@ def _child_values(name: str, child: pa.Array) -> Array:
         return np.array(values.to_pylist(), object)
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         raise InvalidInput(f"input {name!r}: a tensor field holds {values.type} with nulls or of another type")
-    array: Array = values.to_numpy(zero_copy_only=False)
+    array = to_numpy(values)
     return array.astype("f4", copy=False) if pa.types.is_floating(values.type) else array

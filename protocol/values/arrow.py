@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cluster_serving.protocol.arrow import to_numpy
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array
 from cluster_serving.protocol.slots import TensorSpec
@@ -147,20 +148,10 @@ def _numbers(column: pa.Array, target: Target | None) -> Array | None:
         return _lists(column, target)
     if pa.types.is_boolean(kind) or pa.types.is_floating(kind) or pa.types.is_integer(kind):
         if not column.null_count:
-            return _whole(column)
+            return to_numpy(column)
         if target is Target.FLOAT and not pa.types.is_boolean(kind):
             return _with_holes(column)
     return None
-
-
-def _whole(column: pa.Array) -> Array:
-    """Return numbers without a missing one. `to_numpy` would import pandas at its first call."""
-    kind = column.type
-    if pa.types.is_boolean(kind) or not len(column):
-        return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
-    letter = "f" if pa.types.is_floating(kind) else "i" if pa.types.is_signed_integer(kind) else "u"
-    dtype = np.dtype(f"{letter}{kind.bit_width // 8}")
-    return np.frombuffer(column.buffers()[1], dtype, len(column), column.offset * dtype.itemsize)
 
 
 def _lists(column: pa.Array, target: Target | None) -> Array | None:

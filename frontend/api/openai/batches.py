@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.api.idempotency import IdempotencyKeys
 from cluster_serving.frontend.api.json_text import parse
 from cluster_serving.frontend.api.openai.batch_lines import ENDPOINTS
@@ -19,7 +20,7 @@ from cluster_serving.frontend.api.openai.paging import page
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.query import QueryRoute
-from cluster_serving.frontend.server.http.responses import Json, read_body
+from cluster_serving.frontend.server.http.responses import Json
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.values.lists import shown
 

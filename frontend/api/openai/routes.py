@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.api.openai import batches
 from cluster_serving.frontend.api.openai.codecs import (
     A,
@@ -23,7 +24,7 @@ from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.events import after_first
 from cluster_serving.frontend.server.http.merge import merged
-from cluster_serving.frontend.server.http.responses import Written, read_body
+from cluster_serving.frontend.server.http.responses import Written
 
 
 def routes(front: FrontEnd) -> list[Route]:

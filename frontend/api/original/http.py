@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.api.changes import check_origin
 from cluster_serving.frontend.api.json_codec import JsonCodec
 from cluster_serving.frontend.api.json_text import writing_cost
@@ -21,7 +22,7 @@ from cluster_serving.frontend.options import ResponseFormat
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
 from cluster_serving.frontend.server.http.query import QueryRoute
-from cluster_serving.frontend.server.http.responses import Json, Written, dumps, error_response, read_body, worst_error
+from cluster_serving.frontend.server.http.responses import Json, Written, dumps, error_response, worst_error
 from cluster_serving.protocol.columns import Columns, Outcomes
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.keys import JobKeys

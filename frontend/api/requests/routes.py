@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from cluster_serving.client.answers.pieces import PieceOrRestart, Restarted
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.api.idempotency import IdempotencyKeys
 from cluster_serving.frontend.api.json_text import reading_cost, writing_cost
 from cluster_serving.frontend.api.original import predictions
@@ -26,7 +27,7 @@ from cluster_serving.frontend.server.http import events
 from cluster_serving.frontend.server.http.call import HttpCall, call_of
 from cluster_serving.frontend.server.http.merge import merged
 from cluster_serving.frontend.server.http.query import QueryRoute
-from cluster_serving.frontend.server.http.responses import Json, Written, dumps, read_body, worst_error
+from cluster_serving.frontend.server.http.responses import Json, Written, dumps, worst_error
 from cluster_serving.protocol.columns import Columns
 from cluster_serving.protocol.errors import InvalidInput, RedisUnavailable, ResultTimeout, ServingError
 from cluster_serving.protocol.pieces import BEGINNING, is_id

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from cluster_serving.frontend.api.bodies import read_body
 from cluster_serving.frontend.api.json_text import check_names, parse, writing_cost
 from cluster_serving.frontend.api.v2 import body as v2_body
 from cluster_serving.frontend.api.v2 import metadata as v2_metadata
@@ -20,7 +21,7 @@ from cluster_serving.frontend.dataplane import DataPlane
 from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.compression import compressed
-from cluster_serving.frontend.server.http.responses import Json, Written, read_body
+from cluster_serving.frontend.server.http.responses import Json, Written
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD
 from cluster_serving.protocol.slots import SlotReport

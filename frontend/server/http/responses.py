@@ -1,24 +1,18 @@
-"""Bodies of HTTP requests, and responses in JSON: of results and of errors."""
+"""Responses in JSON: of results and of errors."""
 
-import asyncio
 import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from cluster_serving.frontend.errors import BodyTimeout, MethodNotAllowed, RateLimited, UnsupportedEncoding
-from cluster_serving.frontend.options import HttpOptions
 from cluster_serving.frontend.server import failures
-from cluster_serving.frontend.server.http import cycle
-from cluster_serving.frontend.server.http.call import HttpCall
-from cluster_serving.frontend.server.http.compression import CODINGS, decompressed
+from cluster_serving.frontend.server.http.compression import CODINGS
 from cluster_serving.frontend.server.http.error_bodies import error_body
-from cluster_serving.protocol.compat import timeout
-from cluster_serving.protocol.errors import RequestTooLarge, ServingError
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.values.number_lists import own_digits
 
 _SIMPLE = (str, int, float, type(None))
@@ -34,65 +28,6 @@ _RETRY_AFTER = dict.fromkeys(
     1,
 )
 """Seconds in the header Retry-After, by code of the error."""
-
-
-async def read_body(call: HttpCall, options: HttpOptions, most: int | None = None) -> bytes:
-    """Read the body of a request, and undo its Content-Encoding.
-
-    Raises:
-        RequestTooLarge: If the body is larger than `maxBodyBytes`, or than `most` bytes, before or after that.
-        UnsupportedEncoding: If the Content-Encoding of the body is not known.
-        InvalidInput: If the body does not have its Content-Encoding.
-        Overloaded: If all bodies together are larger than `maxBodyMemory`.
-        BodyTimeout: If the body does not arrive in time.
-        ClientDisconnect: If the client closes the connection.
-    """
-    limit = options.max_body_bytes if most is None else min(most, options.max_body_bytes)
-    body = await _received(call, options, limit)
-    encoding = (call.header(b"content-encoding") or "").lower()
-    if encoding not in ("", "identity"):
-        # A small body may become a large one.
-        memory = call.body
-        parts, steps = [], decompressed(body, encoding, limit)
-        while (step := await asyncio.to_thread(next, steps, None)) is not None:
-            read, part = step
-            memory.give(read)
-            memory.take(len(part))
-            parts.append(part)
-        body = b"".join(parts)
-    return body
-
-
-async def _received(call: HttpCall, options: HttpOptions, limit: int) -> bytes:
-    message = f"the body is larger than {limit} bytes{' (maxBodyBytes)' if limit == options.max_body_bytes else ''}"
-    declared = call.header(b"content-length") or ""
-    if declared.isdecimal() and int(declared) > limit:
-        raise RequestTooLarge(message)
-    memory = call.body
-    whole = cycle.whole_body(call.receive)
-    if whole is not None:
-        if len(whole) > limit:
-            raise RequestTooLarge(message)
-        memory.take(len(whole))
-        return whole
-    chunks: list[bytes] = []
-    size = 0
-    try:
-        async with timeout(options.body_timeout):
-            while True:
-                part = await call.receive()
-                if part["type"] == "http.disconnect":
-                    raise ClientDisconnect
-                chunk: bytes = part.get("body", b"")
-                size += len(chunk)
-                if size > limit:
-                    raise RequestTooLarge(message)
-                memory.take(len(chunk))
-                chunks.append(chunk)
-                if not part.get("more_body", False):
-                    return chunk if len(chunks) == 1 else b"".join(chunks)
-    except asyncio.TimeoutError:
-        raise BodyTimeout(f"the body did not arrive within {options.body_timeout:g} s (bodyTimeout)") from None
 
 
 def dumps(content: Any) -> bytes:

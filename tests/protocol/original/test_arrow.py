@@ -1,6 +1,8 @@
 """The original encoding, against payloads written by the original Python client 2.4.0 (tests/client/golden)."""
 
 import base64
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -137,3 +139,14 @@ def test_a_payload_that_differs_from_a_known_one_beside_the_numbers_is_read_in_f
     raw[at + 12 : at + 20] = np.array([64, 64], "<i4").tobytes()
     with pytest.raises(InvalidInput):
         original_arrow.decode_request(base64.b64encode(raw))
+
+
+def test_the_first_request_of_a_slot_imports_no_pandas():
+    code = (
+        "import sys; from pathlib import Path; from cluster_serving.protocol.original import arrow\n"
+        "folder = Path(sys.argv[1]); arrow.decode_request((folder / 'sparse.b64').read_bytes())\n"
+        "x = arrow.decode_request((folder / 'dense.b64').read_bytes())['x']\n"
+        "arrow.decode_result(arrow.encode_result([x])); print('pandas' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(GOLDEN)], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"
