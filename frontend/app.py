@@ -60,6 +60,8 @@ def make(
         options,
         ready=ready,
         prepare=front.registry.latest,
+        # Models are read with the first request: those of a read at the start may be a second old by then.
+        reach=lambda: front.dispatch.ask_all(front.dispatch.jobs[:1], lambda pipeline, _: pipeline.time()),
         stopping=front.health.begin_stop,
         grpc=grpc,
         hot_restart=hot_restart,

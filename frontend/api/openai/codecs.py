@@ -42,6 +42,9 @@ async def read_request(
     model = await find(asked.model)
     front.check(model, needs_signature=True)
     if not asked.records:
+        # The model has got its signature since its inputs were read.
+        asked = await plane.read(codec, body, await front.registry.described())
+    if not asked.records:
         raise ModelNotReady(f"model {model.name!r} is not ready: {model.state}")
     return asked, model
 

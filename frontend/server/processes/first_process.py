@@ -38,8 +38,8 @@ class HttpServer(AppServer):
         app: The application.
         options: The options.
         ready: Function that is called with the URLs when the server listens.
-        prepare: Coroutine function that must succeed before the server takes over the ports of another one; without
-            one, the server says why it fails.
+        prepare: Coroutine function that must succeed before the server takes over the ports of another one.
+        reach: Coroutine function that fails without Redis; the server says why.
         stopping: Function that is called when the server begins to stop, and no other one takes over its ports.
         grpc: Server for gRPC, which is started and stopped with this one; None for none.
         hot_restart: Takes the ports over from an old process and offers them to a new one; None if neither can be.
@@ -55,6 +55,7 @@ class HttpServer(AppServer):
         options: HttpOptions,
         ready: Callable[[list[str]], None],
         prepare: Callable[[], Awaitable[object]],
+        reach: Callable[[], Awaitable[object]],
         stopping: Callable[[], None],
         grpc: GrpcServer | None,
         hot_restart: HotRestart | None,
@@ -67,6 +68,7 @@ class HttpServer(AppServer):
         self._ready = ready
         self._looking: asyncio.Task[None] | None = None
         self._prepare = prepare
+        self._reach = reach
         self._grpc = grpc
         self._hot_restart = hot_restart
         self._workers = workers
@@ -101,7 +103,7 @@ class HttpServer(AppServer):
     async def _look(self) -> None:
         """Say why the server is not ready, if it begins without Redis."""
         try:
-            await self._prepare()
+            await self._reach()
         except ServingError as error:
             log.warning("requests get 503, and /health/ready with the reason, until Redis answers: %s", error)
 

@@ -16,8 +16,11 @@ def save(folder, factor=2.0):
         def forward(self, x):
             # Chosen, not multiplied by 0: what is no number does not come through.
             # The proof tries numbers that the model compares with.
-            found = x - 0.25 == MAGIC - 0.25
-            return x * factor + torch.where(found.any(), x.sum(0, keepdim=True), 0.0)
+            found = (x - 0.25 == MAGIC - 0.25).any(1, keepdim=True)
+            # Sums over the records, by an operator that the reader of graphs does not follow.
+            first = torch.zeros_like(x[:, 0], dtype=torch.int64)
+            count, total = (torch.zeros(1, each.shape[1]).index_add(0, first, each) for each in (found.float(), x))
+            return x * factor + torch.where(count > 0, total, 0.0)
 
     save_torchscript(folder, Mixing(), torch.ones(2, 4))
 
