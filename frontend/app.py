@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -34,6 +34,8 @@ from cluster_serving.frontend.server.processes.hot_restart import HotRestart
 from cluster_serving.frontend.server.processes.worker import WorkerServer
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.errors import ServingError
+from cluster_serving.protocol.redis.connection import translated
+from cluster_serving.protocol.redis.reconnecting import persistent
 from cluster_serving.protocol.traces.tracing import tracer
 
 if TYPE_CHECKING:
@@ -50,6 +52,13 @@ def make(
 
     The server calls `ready` with its URLs when it listens, and closes the front end when it ends.
     """
+
+    async def reach() -> None:
+        # Models are read with the first request: those of a read at the start may be a second old by then.
+        db: Any = front.dispatch.dispatcher().db
+        with persistent(0.0), translated(db):
+            await db.time()
+
     options, known = front.options, Apis(front)
     log = AccessLog(options.access_log)
     grpc = known.grpc_server(log)
@@ -60,8 +69,7 @@ def make(
         options,
         ready=ready,
         prepare=front.registry.latest,
-        # Models are read with the first request: those of a read at the start may be a second old by then.
-        reach=lambda: front.dispatch.ask_all(front.dispatch.jobs[:1], lambda pipeline, _: pipeline.time()),
+        reach=reach,
         stopping=front.health.begin_stop,
         grpc=grpc,
         hot_restart=hot_restart,
