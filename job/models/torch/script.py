@@ -3,7 +3,6 @@
 import re
 import warnings
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import torch
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.graph.network import Graph
-from cluster_serving.job.models.graph.torch.script import read
+from cluster_serving.job.models.graph.torch.script import nodes, read
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS
 from cluster_serving.job.models.ports import choose
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators
@@ -58,7 +57,7 @@ class TorchScriptModel(TorchModel):
         self._loaded = _load(files.paths[0], options.device)
         # Nodes last as long as their graph.
         graph = self._loaded.inlined_graph
-        self.writes = any(map(_writes, _nodes(graph)))
+        self.writes = any(map(_writes, nodes(graph)))
         self.careful = not all(_ends(loop) for loop in graph.findAllNodes("prim::Loop"))
         self._sets_attributes = bool(graph.findAllNodes("prim::SetAttr"))
         schema = self._loaded.forward.schema
@@ -122,13 +121,6 @@ class TorchScriptModel(TorchModel):
 
 _UNKNOWN = ("prim::CallMethod", "prim::SetAttr", "prim::fork")
 """Operators that may write to any tensor, or keep one."""
-
-
-def _nodes(block: Any) -> Iterator[Any]:
-    for node in block.nodes():
-        yield node
-        for inner in node.blocks():
-            yield from _nodes(inner)
 
 
 def _writes(node: Any) -> bool:

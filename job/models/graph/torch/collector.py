@@ -56,6 +56,17 @@ class Argument:
     is_tensor: bool = False
     is_written: bool = False
 
+    @classmethod
+    def of(cls, declared: Any, value: Any) -> Argument:
+        """Return an argument as the schema of an operator declares it."""
+        is_tensor = str(declared.type) in ("Tensor", "Optional[Tensor]") or declared.name in NUMBERS
+        return cls(declared.name, value, is_tensor, is_written(declared))
+
+
+def is_written(declared: Any) -> bool:
+    """Return True if an operator writes to an argument that its schema declares."""
+    return declared.alias_info is not None and declared.alias_info.is_write
+
 
 class Collector:
     """The nodes of a graph, in order.

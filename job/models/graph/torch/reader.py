@@ -13,7 +13,6 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.utils import _pytree as pytree
 
 from cluster_serving.job.models.graph.network import Graph, Sizes
-from cluster_serving.job.models.graph.torch import collector
 from cluster_serving.job.models.graph.torch.collector import NOWHERE, Argument, Collector, Named
 from cluster_serving.job.models.graph.torch.table import NUMBERS
 
@@ -94,9 +93,7 @@ def _arguments(node: fx.Node, names: Mapping[fx.Node, str]) -> Iterator[Argument
         return
     for at, argument in enumerate(node.target._schema.arguments):
         value = node.args[at] if at < len(node.args) else node.kwargs.get(argument.name, argument.default_value)
-        is_tensor = str(argument.type) in ("Tensor", "Optional[Tensor]") or argument.name in collector.NUMBERS
-        is_written = argument.alias_info is not None and argument.alias_info.is_write
-        yield Argument(argument.name, named(value), is_tensor, is_written)
+        yield Argument.of(argument, named(value))
 
 
 def _count(node: fx.Node) -> int | None:

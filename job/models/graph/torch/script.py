@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from cluster_serving.job.models.graph.network import Graph
-from cluster_serving.job.models.graph.torch import collector
-from cluster_serving.job.models.graph.torch.collector import NOWHERE, Argument, Collector, Named
+from cluster_serving.job.models.graph.torch.collector import NOWHERE, Argument, Collector, Named, is_written
 from cluster_serving.job.models.graph.torch.elementwise import UNEXPLAINED
 from cluster_serving.job.models.graph.torch.table import NUMBERS, OPERATORS
 from cluster_serving.job.models.graph.value import numbers
@@ -311,7 +310,7 @@ class _Reader(Collector):
 
     def _forget(self, node: Any) -> None:
         """Forget what is in all lists if a node changes one, in blocks of which it is not known whether they run."""
-        if any(map(_changes_list, _nodes(node))):
+        if any(_changes_list(inner) for block in node.blocks() for inner in nodes(block)):
             for one in self._lists:
                 self._lose(one)
 
@@ -413,10 +412,10 @@ class _Reader(Collector):
         schema, is_pointwise = _parsed(text)
         name, overload = schema.name.partition("::")[2], schema.overload_name or "default"
         for one, argument in zip(given, schema.arguments, strict=False):
-            if isinstance(one, _Items) and _is_written(argument):
+            if isinstance(one, _Items) and is_written(argument):
                 self._lose(one)
                 one.whole = self._opaque([one.whole, *given])
-        if any(_is_written(argument) and "Tensor" not in str(argument.type) for argument in schema.arguments):
+        if any(is_written(argument) and "Tensor" not in str(argument.type) for argument in schema.arguments):
             return given[:1] if node.outputsSize() == 1 else [self._opaque(given) for _ in range(node.outputsSize())]
         is_of_tensors = any("Tensor" in str(one.type) for one in (*schema.arguments, *schema.returns))
         of = {one.name for one in given if isinstance(one, Named)}
@@ -430,12 +429,7 @@ class _Reader(Collector):
         if is_pointwise:
             self.pointwise.add(kind)
         arguments = [
-            Argument(
-                argument.name,
-                self._plain(argument, one),
-                str(argument.type) in ("Tensor", "Optional[Tensor]") or argument.name in collector.NUMBERS,
-                _is_written(argument),
-            )
+            Argument.of(argument, self._plain(argument, one))
             for argument, one in zip(schema.arguments, given, strict=True)
         ]
         return self._made(node, kind, arguments, given)
@@ -510,7 +504,8 @@ class _Reader(Collector):
         leaves = [*_leaves(given)]
         if not _WHOLE.fullmatch(kind) or any(isinstance(one, float) for one in leaves):
             return False
-        return all(one.name in self._whole | self._numbers for one in leaves if isinstance(one, Named))
+        names = [one.name for one in leaves if isinstance(one, Named)]
+        return all(name in self._whole or name in self._numbers for name in names)
 
 
 def _in(value: Any, names: set[str]) -> bool:
@@ -530,11 +525,12 @@ def _leaves(given: Any) -> Iterator[Any]:
         yield given
 
 
-def _nodes(node: Any) -> Iterator[Any]:
-    yield node
-    for block in node.blocks():
-        for inner in block.nodes():
-            yield from _nodes(inner)
+def nodes(block: Any) -> Iterator[Any]:
+    """Yield the nodes of a graph or a block, and of the blocks in them."""
+    for node in block.nodes():
+        yield node
+        for inner in node.blocks():
+            yield from nodes(inner)
 
 
 def _is_of_lists(node: Any) -> bool:
@@ -546,7 +542,7 @@ def _changes_list(node: Any) -> bool:
     text = node.schema()
     if "!" not in text:
         return False
-    return any(_is_written(one) and str(one.type) != "Tensor" for one in _parsed(text)[0].arguments)
+    return any(is_written(one) and str(one.type) != "Tensor" for one in _parsed(text)[0].arguments)
 
 
 @cache
@@ -557,10 +553,6 @@ def _parsed(text: str) -> tuple[Any, bool]:
     packet = getattr(getattr(torch.ops, space), name, None)
     overload = getattr(packet, schema.overload_name or "default", None)
     return schema, torch.Tag.pointwise in getattr(overload, "tags", ())
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _taken(value: Any) -> int | None:

@@ -291,16 +291,21 @@ class Session:
             return [self.program(torch.from_numpy(feeds["x"].copy()))[0].clone().numpy()]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_programs_prove_and_refute_is_true(seed):
-    rng = np.random.default_rng(seed)
+def programs(rng, seed):
+    """Yield programs of up to six random operators."""
     torch.manual_seed(seed)
-    proved = refuted = 0
     for _ in range(GRAPHS):
         maker = Maker(rng)
         for _ in range(int(rng.integers(1, 7))):
             maker.add()
-        program = maker.program()
+        yield maker.program()
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_what_programs_prove_and_refute_is_true(seed):
+    rng = np.random.default_rng(seed)
+    proved = refuted = 0
+    for program in programs(rng, seed):
         finding = follow(read(program, {"x": ["s", *SIZES]}, ["y"]), {"x": 0})["y"]
         if finding.axis is not None:
             proved += check_rows(Session(program), finding.axis, rng)
@@ -336,13 +341,9 @@ def traced(program):
 @pytest.mark.parametrize("seed", range(2))
 def test_what_traces_prove_and_refute_is_true(seed):
     rng = np.random.default_rng(seed)
-    torch.manual_seed(seed)
     proved = refuted = 0
-    for _ in range(GRAPHS):
-        maker = Maker(rng)
-        for _ in range(int(rng.integers(1, 7))):
-            maker.add()
-        module = traced(maker.program())
+    for program in programs(rng, seed):
+        module = traced(program)
         if module is None:
             continue
         graph = script.read(module, {"x": "float32"})
