@@ -4,7 +4,7 @@ import pytest
 
 from cluster_serving.launcher.shipping import environment
 from tests.support.fixtures import front_end, markers
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.fixtures.redis_server import RedisServer
 from tests.support.programs.shell import shell_problem
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.programs import licenses, release
 
 ROOT = Path(__file__).parent.parent

@@ -214,7 +214,8 @@ class FlinkRest(Flink, AbstractContextManager["FlinkRest"]):
 
     def state(self, job_id: str) -> str:
         """Return the state of a job."""
-        return str(self._get(f"/jobs/{job_id}")["state"])
+        # Flink caches what it tells of a job at its other addresses.
+        return str(self._get(f"/jobs/{job_id}/status")["status"])
 
     def failure(self, job_id: str) -> tuple[float | None, str] | None:
         """Return time and cause of the latest exception of a job; None if there was none."""

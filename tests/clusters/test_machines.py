@@ -14,7 +14,7 @@ from cluster_serving.client import InputQueue
 from cluster_serving.launcher.services import redis_program
 from cluster_serving.launcher.services.flink_home import java_home
 from tests.support.fixtures.asking import Asking
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo
 from tests.support.worlds import hosts

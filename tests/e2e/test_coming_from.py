@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.pages import DOCS, section
 from tests.support.payloads import foreign, tables, texts
 

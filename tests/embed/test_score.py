@@ -28,7 +28,7 @@ from cluster_serving.embed.units import find
 from cluster_serving.job.models.encryption import encrypt
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.protocol.errors import InvalidInput, ServingError
-from tests.support.fixtures.cluster import BIN, run
+from tests.support.fixtures.commands import BIN, run
 from tests.support.fixtures.predictor import save_doubling
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo

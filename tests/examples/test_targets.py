@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.payloads import model_zoo
 from tests.support.worlds.distributions import install
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster_serving.frontend.errors import ERRORS
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.generating import EMBEDDER, PARROT, generating
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.predictor import save_doubling
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"

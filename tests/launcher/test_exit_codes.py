@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from cluster_serving.launcher.jobs.store import JobStore
-from tests.support.fixtures.cluster import BIN, run
+from tests.support.fixtures.commands import BIN, run
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 TABLE = [int(code) for code in re.findall(r"^\| (\d+) \|", PAGE.read_text("utf8"), re.MULTILINE)]

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from cluster_serving.launcher import cli
-from tests.support.fixtures.cluster import BIN, run
+from tests.support.fixtures.commands import BIN, run
 
 
 @pytest.fixture

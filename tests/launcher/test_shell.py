@@ -12,7 +12,7 @@ import typer
 from cluster_serving.bench.load import main as bench
 from cluster_serving.frontend import arguments
 from cluster_serving.launcher import cli
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.programs.command_tree import loaded
 
 ESCAPE = "\x1b"

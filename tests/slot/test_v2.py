@@ -10,7 +10,7 @@ import pytest
 import tritonclient.http as triton
 
 from cluster_serving.frontend.proto import inference
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo

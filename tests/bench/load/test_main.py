@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.payloads import model_zoo
 
 

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 
 BYTES_ANSWER = {"outputs": [{"name": "y", "datatype": "BYTES", "shape": [1, 1], "data": ["0.9:3"]}]}
 ANSWERS = {

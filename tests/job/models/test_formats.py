@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.worlds.distributions import install
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

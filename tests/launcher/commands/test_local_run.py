@@ -14,7 +14,7 @@ from cluster_serving.job.models.base import TensorSpec
 from cluster_serving.job.options import JobOptions, ModelOptions, RedisOptions
 from cluster_serving.job.programs.dev_runner import await_change, read_inputs
 from cluster_serving.protocol.inputs import Image
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.fixtures.handled import write
 
 

@@ -14,7 +14,8 @@ import yaml
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.settings import sources
 from cluster_serving.settings.model import keys
-from tests.support.fixtures.cluster import BIN, share_classes
+from tests.support.fixtures.cluster import share_classes
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.waiting import wait_until
 from tests.support.payloads import model_zoo

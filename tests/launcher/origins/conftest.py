@@ -7,7 +7,7 @@ import yaml
 
 from cluster_serving.launcher import origins
 from cluster_serving.launcher.errors import LaunchError
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 
 
 class Taking:

@@ -15,7 +15,7 @@ from cluster_serving.client import InputQueue
 from cluster_serving.launcher.services.flink_home import FlinkHome
 from cluster_serving.launcher.targets.applications import SETTINGS
 from cluster_serving.launcher.targets.kubernetes.deployments import LABEL, OURS
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.fixtures.redis_server import RedisServer
 from tests.support.fixtures.waiting import wait_until
 from tests.support.worlds import containers

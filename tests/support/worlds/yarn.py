@@ -14,7 +14,7 @@ from cluster_serving.launcher.targets.yarn.application import TAG, YarnApplicati
 from cluster_serving.launcher.targets.yarn.files import HadoopFiles
 from cluster_serving.launcher.targets.yarn.hadoop import Hadoop
 from cluster_serving.launcher.targets.yarn.rest import ACTIVE, YarnRest
-from tests.support.fixtures.cluster import run
+from tests.support.fixtures.commands import run
 from tests.support.fixtures.redis_server import RedisServer
 
 VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_CLASSPATH")

@@ -8,7 +8,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.front_end import connect
 
 

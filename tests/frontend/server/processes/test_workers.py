@@ -20,7 +20,7 @@ from cluster_serving.frontend.errors import StartError
 from cluster_serving.frontend.server.processes.workers import Workers
 from cluster_serving.protocol.keys import NORMAL, JobKeys
 from cluster_serving.protocol.results import encode_result
-from tests.support.fixtures.cluster import BIN
+from tests.support.fixtures.commands import BIN
 from tests.support.fixtures.echo import answering
 from tests.support.fixtures.front_end import accepts
 from tests.support.fixtures.tls import write_certificates
