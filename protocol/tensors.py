@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 import pyarrow as pa
 
-from cluster_serving.protocol.arrow import refuse_compression
+from cluster_serving.protocol.arrow import refuse_compression, to_binary, to_list
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Image, Images, Input, SparseTensor
 from cluster_serving.protocol.signature import (
@@ -44,7 +44,6 @@ _MAX_LAYOUT_BYTES = 1 << 24
 _MAX_CACHED_NAMES, _MAX_CACHED_CHARACTERS, _MAX_CACHED_BYTES = 64, 1024, 1 << 14
 _ONLY_ARRAYS = {np.ndarray}
 _SENT_UNCHANGED = frozenset(LITTLE_ENDIAN.values())
-_MAX_BYTES = (1 << 31) - 1
 
 
 class Encoded(NamedTuple):
@@ -229,29 +228,21 @@ def _head(data: bytes) -> tuple[int, tuple[pa.Schema, Signature, PayloadLayout |
 
 def _to_arrow(column: Column, value: Input) -> pa.Array:
     if isinstance(value, Image):
-        return _binary(value.data)
+        return to_binary(value.data)
     if isinstance(value, Images):
-        return pa.array([value.files], pa.list_(pa.binary()))
+        return to_list(value.files, pa.binary())
     if isinstance(value, SparseTensor):
-        indices = np.ascontiguousarray(value.indices, "<i8").tobytes()
-        return pa.array([{"indices": indices, "values": _little_endian(value.values).tobytes()}], SPARSE_TYPE)
+        parts = (np.ascontiguousarray(value.indices, "<i8"), _little_endian(value.values))
+        return pa.Array.from_buffers(SPARSE_TYPE, 1, [None], children=list(map(to_binary, parts)))
     if column.kind == "string":
         strings = value.ravel().tolist()
         if not all(item is None or isinstance(item, str) for item in strings):
             raise InvalidInput(f"{column.name!r} is an array of objects; expected all of them to be str, or None")
         try:
-            return pa.array([strings], pa.list_(pa.utf8()))
+            return to_list([None if item is None else item.encode() for item in strings], pa.utf8())
         except UnicodeEncodeError as error:
             raise InvalidInput(f"{column.name!r} holds {error.object[:32]!a}, which is not Unicode text") from None
-    return _binary(_little_endian(value))
-
-
-def _binary(data: bytes | Array) -> pa.Array:
-    # `pa.array` would copy the bytes, cost three times as much, and import pandas at its first call.
-    buffer = pa.py_buffer(data)
-    if buffer.size > _MAX_BYTES:
-        raise InvalidInput(f"an input has {buffer.size} bytes; at most {_MAX_BYTES} can be sent")
-    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(struct.pack("<ii", 0, buffer.size)), buffer])
+    return to_binary(_little_endian(value))
 
 
 def _little_endian(array: Array) -> Array:

@@ -1,5 +1,8 @@
 """What all APIs have in common: unknown paths and methods, and requests of other origins."""
 
+import subprocess
+import sys
+
 import httpx
 import pytest
 
@@ -40,3 +43,9 @@ def test_a_surplus_slash_is_redirected_relative_to_what_the_client_asked(serve, 
 def test_other_slashes_are_not_redirected(serve):
     url = serve().url
     assert [httpx.get(url + path).status_code for path in ("//docs/", "/docs//", "/docs%2F", "/none/")] == [404] * 4
+
+
+def test_a_front_end_that_posts_nothing_imports_neither_pandas_nor_a_client_of_http():
+    code = "import sys, cluster_serving.frontend.app; print({'pandas', 'httpx', 'rich'} & set(sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "set()\n"

@@ -1,6 +1,8 @@
 """Our own encoding."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis.extra.numpy as hnp
@@ -178,3 +180,17 @@ RAGGED = [[[1.0], []], [[], []], [[1.0], [1.0, 2.0]], [[1.0], 2.0], [1.0, [2.0]]
 @pytest.mark.parametrize("value", [*NO_FLOATS, *RAGGED])
 def test_anything_but_numbers_of_float32_is_left_to_the_general_way(value):
     assert floats.encode_floats({"x": [1.0], "y": value}) is None
+
+
+def test_no_kind_of_input_imports_pandas():
+    code = (
+        "import sys, numpy as np\n"
+        "from cluster_serving.protocol import inputs, tensors\n"
+        "values = {'x': np.zeros(3, 'f4'), 'text': np.array(['a', None], object), 'image': inputs.Image(b'1'),\n"
+        "    'images': inputs.Images([b'1', b'2']),\n"
+        "    'sparse': inputs.SparseTensor(np.zeros((1, 1), 'i8'), np.ones(1, 'f4'), (4,))}\n"
+        "assert list(tensors.decode(tensors.encode(values))[1]) == list(values)\n"
+        "print('pandas' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "False\n"

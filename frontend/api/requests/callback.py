@@ -1,18 +1,22 @@
 """Callbacks: results that are posted to an address that the client gave."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import httpx
 
 from cluster_serving.frontend.api.requests import signature
 from cluster_serving.frontend.errors import Forbidden, StartError
 from cluster_serving.protocol.compat import timeout
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.host.loopback import is_loopback
+
+if TYPE_CHECKING:
+    import httpx
 
 _TIMEOUT = 10.0
 _LONGEST_URL = 2048
@@ -88,6 +92,8 @@ class Receivers:
         except (InvalidInput, Forbidden) as error:
             raise Refused(str(error)) from None
         assert self._client is not None  # noqa: S101 - for the type checker; `check` has allowed the host
+        import httpx  # As in `_client`.
+
         made = signature.headers(self._keys, message_id, int(time.time()), body)
         headers = {"content-type": "application/json", **made}
         try:
@@ -107,6 +113,9 @@ class Receivers:
 
 def _client(hosts: Sequence[str]) -> httpx.AsyncClient:
     """Return a client that uses the proxies of the environment, except for hosts that are this machine itself."""
+    # Imported here: few front ends post results, and httpx imports what a terminal needs.
+    import httpx
+
     names = {name for host in hosts for name in (host, host.rpartition(":")[0]) if is_loopback(name)}
     direct = {f"all://[{name}]" if ":" in name else f"all://{name}": None for name in names}
     try:
