@@ -17,7 +17,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.repository import Repository
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted, model_copy
+from cluster_serving.launcher.jobs import hosted, model_copy, retiring
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.shipping.inspection import shown, unknown
@@ -25,7 +25,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD, decode_outcome
 from cluster_serving.protocol.hosting.models import HOST
-from cluster_serving.protocol.hosting.orders import REFUSED, REFUSED_CONTENT, REMOVE, Order
+from cluster_serving.protocol.hosting.orders import CHANGED, REFUSED, REFUSED_CONTENT, REMOVE, Order
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
@@ -174,7 +174,11 @@ def remove_in(place: Place, name: str) -> JobOptions:
     """Remove a model whose subfolder has gone; return the options with which the job serves then."""
     store, options = place.store, place.options
     _order(place, name, Order(REMOVE))
+    retiring.answer(place.config, name)
     hosted.remove(store, name, hosted.where(options))
+    # A slot that was not there has it back as unloaded.
+    store.write(store.keys.record, [CHANGED, repr(time.time())])
+    orders.wake(store.client, store.job)
     store.tell(f"the model {name} is removed")
     changed = replace(options, hosted=tuple(one for one in options.hosted if one.name != name))
     return changed

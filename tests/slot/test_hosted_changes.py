@@ -17,13 +17,13 @@ from cluster_serving.connectors.slot.ends import STOPPED
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.job.hosting import deaths, wakeups
 from cluster_serving.job.hosting.models import HostedModels
-from cluster_serving.job.hosting.votes import BEGUN
+from cluster_serving.job.hosting.votes import BEGUN, DONE
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted
+from cluster_serving.launcher.jobs import hosted, retiring
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.protocol.hosting import orders
-from cluster_serving.protocol.hosting.control import LOAD
-from cluster_serving.protocol.hosting.orders import DEATHS, OPTIONS, REFUSED, Order
+from cluster_serving.protocol.hosting.control import LOAD, UNLOADED
+from cluster_serving.protocol.hosting.orders import DEATHS, KEPT_OUT, OPTIONS, REFUSED, REMOVE, Order
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.fixtures.running_slot import RunningJob
 from tests.support.fixtures.waiting import wait_until
@@ -172,6 +172,55 @@ def test_models_appear_and_go(root, job, change, ask, db):
     assert states(job)["fails"][0] == "failed"
     with pytest.raises(ModelError, match="model 'fails' is not served: .*invalid syntax"):
         ask("fails")
+
+
+def test_a_request_in_the_moment_of_a_removal_is_answered(root, job, change, comes, ask, redis_server, db, monkeypatch):
+    shutil.rmtree(root / comes)
+    answer, told = retiring.answer, f"model {comes!r} was removed from the job store"
+
+    def late(config, name):
+        # No slot has the model any more. One request was delivered by a read that began before, another one was not.
+        create_groups(db, name)
+        with InputQueue(port=redis_server.port, name=name) as queue:
+            for number in range(2):
+                queue.enqueue(f"late{number}", x=np.float32(1))
+        db.xreadgroup(GROUP, JobKeys("store").consumer(0, 0), {name: ">"}, count=1)
+        answer(config, name)
+
+    monkeypatch.setattr(retiring, "answer", late)
+    with job.place() as place:
+        model_change.remove_in(place, comes)
+    with OutputQueue(port=redis_server.port, name=comes) as results:
+        for number in range(2):
+            with pytest.raises(ModelError, match=told):
+                results.query(f"late{number}", timeout=0)
+    with pytest.raises(ModelError, match=told):
+        ask(comes)
+    assert not db.exists(*JobKeys(comes).streams, JobKeys(comes).record)
+    write(root, comes, 6)
+    change(comes)
+    assert ask(comes) == 6
+
+
+def test_a_slot_that_starts_again_in_a_removal_leaves_the_model(job, comes, db, monkeypatch):
+    job.stop_slots()
+    order = Order(REMOVE)
+    with job.place() as place:
+        place.store.write(JobKeys(comes).record, [KEPT_OUT, UNLOADED])
+        place.store.write(orders.votes("store", order.id), [f"{DONE}:0", "yes", "decision", "make"])
+        place.store.write(orders.key("store"), [comes, order.to_json()])
+    apply, left = HostedModels.apply, []
+
+    def seen(models, made):
+        apply(models, made)
+        left.extend([made.name] * (made.name not in models.queues))
+
+    monkeypatch.setattr(HostedModels, "apply", seen)
+    job.run_slots_again()
+    wait_until(lambda: db.exists(JobKeys("store").control_outcome(order.id)), 30)
+    assert left == [comes]
+    with job.place() as place:
+        hosted.remove(place.store, comes, "")
 
 
 def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, change, comes, ask, db):
