@@ -33,7 +33,7 @@ from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnava
 from cluster_serving.protocol.host import memory
 from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.models import HOST
-from cluster_serving.protocol.hosting.orders import CHANGED, KEPT_OUT, removed
+from cluster_serving.protocol.hosting.orders import CHANGED, CONTENT, KEPT_OUT, VERSION, removed
 from cluster_serving.protocol.keys import JobKeys, as_text
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
@@ -342,7 +342,10 @@ class HostedModels:
             # Clients know of no other job than the one that they name: they look for a report of its slots.
             report = {str(self.index): self.reports[name].to_json()}
             write_hash(self.client, JobKeys(name).slots(), report)
-            write_hash(self.client, JobKeys(name).record, {HOST: self._options.redis.job, **self.kept.get(name, {})})
+            one = self.options_of[name]
+            counted = {VERSION: one.version, CONTENT: one.content} if one.content else {}
+            fields = {HOST: self._options.redis.job, **counted, **self.kept.get(name, {})}
+            write_hash(self.client, JobKeys(name).record, fields)
             self._told.add(name)
 
     def _load(self, first_attempt: bool) -> None:

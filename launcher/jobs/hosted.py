@@ -152,6 +152,11 @@ def content(one: HostedOptions) -> str:
     return model_files.content(picture_of(one.model.path), one.version if one.numbered else "")
 
 
+def with_count(store: JobStore, one: HostedOptions) -> HostedOptions:
+    """Return the options of a model with its version and the fingerprint of its files."""
+    return replace(one, version=next_version(store, one), content=content(one))
+
+
 def counted(one: HostedOptions) -> list[str]:
     """Return the fields of a model's record by which its changes are counted."""
     return [VERSION, one.version, CONTENT, content(one)]

@@ -138,7 +138,7 @@ def rollback_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
 
 def _load(place: Place, one: HostedOptions) -> tuple[SlotReport, JobOptions]:
     store, options, name = place.store, place.options, one.name
-    one = replace(one, version=hosted.next_version(store, one))
+    one = hosted.with_count(store, one)
     record = JobKeys(name).record
     store.write(record, [HOST, store.job])
     say(f"Loading the model {name}, version {one.version}")
@@ -173,7 +173,12 @@ def unload_in(place: Place, name: str) -> None:
 def remove_in(place: Place, name: str) -> JobOptions:
     """Remove a model whose subfolder has gone; return the options with which the job serves then."""
     store, options = place.store, place.options
-    _order(place, name, Order(REMOVE))
+    try:
+        _order(place, name, Order(REMOVE))
+    except _Lost:
+        # The slots may have carried it out before, and have described their models again.
+        if name in store.models():
+            raise
     retiring.answer(place.config, name)
     hosted.remove(store, name, hosted.where(options))
     # A slot that was not there has it back as unloaded.
@@ -182,6 +187,10 @@ def remove_in(place: Place, name: str) -> JobOptions:
     store.tell(f"the model {name} is removed")
     changed = replace(options, hosted=tuple(one for one in options.hosted if one.name != name))
     return changed
+
+
+class _Lost(LaunchError):
+    """Redis has lost the order."""
 
 
 class _GoesOn(LaunchError):
@@ -276,7 +285,7 @@ def _order(place: Place, name: str, order: Order) -> None:
         # The outcome follows the end of the order.
         seen = seen if client.hget(key, name) is None else time.monotonic()
         if time.monotonic() - seen > _LOST_S:
-            raise LaunchError(f"Redis has lost the order to {order.action} the model {name}; try again")
+            raise _Lost(f"Redis has lost the order to {order.action} the model {name}; try again")
         if time.monotonic() > end:
             raise _GoesOn(
                 f"job {job} has not carried out the {order.action} of the model {name} within "

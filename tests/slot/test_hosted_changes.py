@@ -23,7 +23,7 @@ from cluster_serving.launcher.jobs import hosted, retiring
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import LOAD, UNLOADED
-from cluster_serving.protocol.hosting.orders import DEATHS, KEPT_OUT, OPTIONS, REFUSED, REMOVE, Order
+from cluster_serving.protocol.hosting.orders import CONTENT, DEATHS, KEPT_OUT, OPTIONS, REFUSED, REMOVE, VERSION, Order
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.fixtures.running_slot import RunningJob
 from tests.support.fixtures.waiting import wait_until
@@ -229,9 +229,11 @@ def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, chang
     change(comes, model_change.unload_in)
     with pytest.raises(ModelError, match="'comes' was unloaded; cluster-serving-cli update comes loads it again"):
         ask("comes")
+    counted = db.hmget(JobKeys("moves").record, VERSION, CONTENT)
     # Redis loses all that the slot has written, and gets it again.
     db.delete(JobKeys("store").models, *(JobKeys(name).record for name in (comes, "moves")))
     wait_until(lambda: db.hexists(JobKeys("moves").record, OPTIONS), 30)
+    assert all(counted) and db.hmget(JobKeys("moves").record, VERSION, CONTENT) == counted
     job.stop_slots()
     job.run_slots_again()
     expected = {comes: "unloaded", "moves": "ready", "steady": "ready"}
@@ -257,6 +259,20 @@ def test_models_that_redis_loses_before_a_slot_starts_again_are_known_while_it_l
     job.run_slots_again()
     assert seen[0] == (("loading", ""), 1)
     assert ask("steady") == 2
+
+
+def test_a_slot_that_starts_with_earlier_files_since_redis_lost_all_tells_which(root, job, change, ask, db):
+    write(root, "moves", 40)
+    change("moves")
+    changed = db.hget(JobKeys("moves").record, CONTENT)
+    job.stop_slots()
+    db.delete(JobKeys("store").models, *(key for name in ("moves", "steady") for key in JobKeys(name).lasting()))
+    job.run_slots_again()
+    # By this the watch knows that the files of the subfolder are not served.
+    wait_until(lambda: db.hexists(JobKeys("moves").record, CONTENT), 30)
+    assert ask("moves") == 2 and db.hget(JobKeys("moves").record, CONTENT) != changed
+    change("moves")
+    assert ask("moves") == 40
 
 
 def test_models_are_served_while_others_are_loaded_after_a_crash(redis_server, job, comes, ask, db, monkeypatch):
