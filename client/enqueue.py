@@ -19,9 +19,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from cluster_serving.client.positions import Position
 from cluster_serving.protocol.entry import PIECES, request_fields
-from cluster_serving.protocol.errors import InvalidInput, QueueFull, ServingError
+from cluster_serving.protocol.errors import InvalidInput, ModelError, QueueFull, ServingError
 from cluster_serving.protocol.inputs import Input
-from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys, to_bytes
+from cluster_serving.protocol.keys import NORMAL, PRIORITIES, JobKeys, as_text, to_bytes
 from cluster_serving.protocol.redis.connection import Client, is_out_of_memory, translated
 from cluster_serving.protocol.scripts import ADD, QUEUE_LENGTH, Argument, Call, Pause, Procedure, flat
 
@@ -180,10 +180,10 @@ def add_call(
     return Call(ADD, keys, arguments)
 
 
-def refusal(client: Client, job: str, reply: Exception | Sequence[int]) -> ServingError:
+def refusal(client: Client, job: str, reply: Exception | Sequence[Any]) -> ServingError:
     """Return the error for a reply to `add_call` that is no entry id; a new one, since errors collect tracebacks."""
     if not isinstance(reply, Exception):
-        return _queue_full(job, reply)
+        return _unqueued(job, reply)
     if isinstance(reply, ServingError):
         return reply.renewed()
     try:
@@ -210,6 +210,7 @@ def enqueue(
     Raises:
         InvalidInput: If the uri or an input cannot be sent; nothing was queued.
         QueueFull: If there was no room in time; nothing was queued.
+        ModelError: If the model was removed from its job; nothing was queued.
     """
     parcel = yield from outlet.open(job, inputs)
     fields = request_fields(
@@ -229,7 +230,7 @@ def enqueue(
     call = add_call(job, [(fields, priority)], earlier)
     try:
         entry_id = yield from _add_in_time(job, call, options.retry_budget)
-    except (QueueFull, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
+    except (ServingError, RedisError, asyncio.CancelledError, KeyboardInterrupt) as error:
         parcel.close(fields, error)
         raise
     parcel.close(fields, None)
@@ -244,7 +245,7 @@ def _add_in_time(job: str, call: Call, retry_budget: float) -> Procedure[bytes]:
             (reply,) = yield call
             if isinstance(reply, bytes):
                 return reply
-            raise reply if isinstance(reply, ResponseError) else _queue_full(job, reply)
+            raise reply if isinstance(reply, ResponseError) else _unqueued(job, reply)
         except (QueueFull, ResponseError) as error:
             if not isinstance(error, QueueFull) and not is_out_of_memory(error):
                 raise
@@ -258,7 +259,9 @@ def _add_in_time(job: str, call: Call, retry_budget: float) -> Procedure[bytes]:
                 length, limit = yield Call(QUEUE_LENGTH, call.keys[:4])
 
 
-def _queue_full(job: str, reply: Sequence[int]) -> QueueFull:
+def _unqueued(job: str, reply: Sequence[Any]) -> ServingError:
+    if len(reply) == 1:
+        return ModelError(as_text(reply[0]))
     length, limit = reply
     return QueueFull(
         f"the queue of job {job!r} holds {length} requests, and maxQueueLength is {limit}; nothing was queued"

@@ -183,6 +183,7 @@ class HostedOptions:
         name: Name of the model, which its streams and results have in place of that of a job.
         version, numbered: As in `RedisOptions`.
         refused: Reason for which the model is not loaded; empty if it is.
+        content: Fingerprint of its files, which slots tell: Redis may lose what a command has written.
     """
 
     name: str
@@ -194,6 +195,7 @@ class HostedOptions:
     version: str
     numbered: bool
     refused: str = ""
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)

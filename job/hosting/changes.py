@@ -164,7 +164,9 @@ class Changes:
             self._begun[name] = known
         votes = known.votes
         votes.read()
-        known.is_done = known.is_done or votes.has(DONE)
+        # A slot that starts again has a model that is being removed, and answers for it.
+        is_back = order.action == REMOVE and name in self._models.options_of
+        known.is_done = not is_back and (known.is_done or votes.has(DONE))
         if not (known.is_done or known.has_told or votes.decision):
             self._prepare(name, known)
             votes.read()

@@ -33,7 +33,7 @@ from cluster_serving.protocol.errors import InvalidInput, ModelError, RedisUnava
 from cluster_serving.protocol.host import memory
 from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.hosting.models import HOST
-from cluster_serving.protocol.hosting.orders import CHANGED, KEPT_OUT
+from cluster_serving.protocol.hosting.orders import CHANGED, CONTENT, KEPT_OUT, VERSION, removed
 from cluster_serving.protocol.keys import JobKeys, as_text
 from cluster_serving.protocol.slots import SlotReport, read_reports
 
@@ -212,7 +212,8 @@ class HostedModels:
     def describe(self, name: str, of_job: bool = True) -> None:
         """Write what has become of one model by a change; see `publish`.
 
-        Without `of_job`, other slots may still serve what was before: only what is this slot's is written.
+        Without `of_job`, other slots may still serve what was before: only what is this slot's is written. The
+        description of a model that has gone stays until its last requests are answered (`launcher.jobs.retiring`).
         """
         # Other slots take a model that is not described any more for one that was removed.
         if of_job and not self.is_described():
@@ -224,9 +225,6 @@ class HostedModels:
             # Requests may have told something meanwhile.
             if report is self.reports.get(name):
                 break
-        else:
-            if of_job:
-                self.client.hdel(self._keys.models, name)
         if not self.later:
             self._reporter.ready(self._summary())
 
@@ -305,14 +303,14 @@ class HostedModels:
         )
         # Streams that Redis refuses cannot be read: a read of all would fail.
         refused = isinstance(error, RedisUnavailable)
-        told = f"model {one.name!r} is not served: {message}"
+        told = ModelError(f"model {one.name!r} is not served: {message}")
         return Change(one.name, None if refused else self._absent(one, told), report, leaves=leaves)
 
     def unloaded(self, one: HostedOptions, has_gone: bool = False) -> Change:
         """Return the change to a model that somebody has unloaded, or whose subfolder has gone."""
-        told = f"model {one.name!r} was unloaded; cluster-serving-cli update {one.name} loads it again"
+        told = ModelError(f"model {one.name!r} was unloaded; cluster-serving-cli update {one.name} loads it again")
         if has_gone:
-            told = f"model {one.name!r} was removed from the job {self._options.redis.job}"
+            told = removed(one.name, self._options.redis.job)
         report = replace(
             self.reports.get(one.name) or SlotReport("", ""),
             state=UNLOADED,
@@ -322,9 +320,9 @@ class HostedModels:
         )
         return Change(one.name, self._absent(one, told), report)
 
-    def _absent(self, one: HostedOptions, told: str) -> AbsentModel:
+    def _absent(self, one: HostedOptions, told: ModelError) -> AbsentModel:
         own = self._options.of_hosted(one)
-        return AbsentModel(own, SharedSlot.of(own.redis.name, self._shared.index), ModelError(told))
+        return AbsentModel(own, SharedSlot.of(own.redis.name, self._shared.index), told)
 
     def _put_aside(self, name: str, reason: str) -> None:
         one = self.options_of[name]
@@ -344,7 +342,10 @@ class HostedModels:
             # Clients know of no other job than the one that they name: they look for a report of its slots.
             report = {str(self.index): self.reports[name].to_json()}
             write_hash(self.client, JobKeys(name).slots(), report)
-            write_hash(self.client, JobKeys(name).record, {HOST: self._options.redis.job, **self.kept.get(name, {})})
+            one = self.options_of[name]
+            counted = {VERSION: one.version, CONTENT: one.content} if one.content else {}
+            fields = {HOST: self._options.redis.job, **counted, **self.kept.get(name, {})}
+            write_hash(self.client, JobKeys(name).record, fields)
             self._told.add(name)
 
     def _load(self, first_attempt: bool) -> None:

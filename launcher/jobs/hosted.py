@@ -12,7 +12,7 @@ from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config import repository
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import model_files
+from cluster_serving.launcher.jobs import model_files, retiring
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.shipping.inspection import picture_of
 from cluster_serving.protocol.figures.stats import LAST_ANSWER, JobStats
@@ -152,6 +152,11 @@ def content(one: HostedOptions) -> str:
     return model_files.content(picture_of(one.model.path), one.version if one.numbered else "")
 
 
+def with_count(store: JobStore, one: HostedOptions) -> HostedOptions:
+    """Return the options of a model with its version and the fingerprint of its files."""
+    return replace(one, version=next_version(store, one), content=content(one))
+
+
 def counted(one: HostedOptions) -> list[str]:
     """Return the fields of a model's record by which its changes are counted."""
     return [VERSION, one.version, CONTENT, content(one)]
@@ -171,18 +176,23 @@ def where(options: JobOptions) -> str:
     return repository.place(options.model.configured or options.model.path)
 
 
-def announce(store: JobStore, options: JobOptions) -> None:
-    """Describe the models of a job that is about to start as loading, in place of those that it had before."""
+def announce(store: JobStore, options: JobOptions) -> list[str]:
+    """Describe the models of a job that is about to start as loading, in place of those that it had before.
+
+    Return the names of models that it has no more. They stay unloaded until it has started; see `remove`.
+    """
     before, now = store.models(), {one.name for one in options.hosted}
     store.client.delete(orders.key(store.job), orders.wakeups(store.job))
     store.client.hdel(store.keys.record, CHANGED)
     if not (before or now):
-        return
+        return []
+    gone = sorted(before.keys() - now)
     for name in before:
         store.client.delete(JobKeys(name).answered)
-    for name in sorted(before.keys() - now):
-        remove(store, name, where(options))
     fields: list[str] = []
+    for name in gone:
+        store.client.delete(JobKeys(name).slots(), JobKeys(name).record)
+        fields += [name, replace(before[name], state=UNLOADED).to_json()]
     for one in options.hosted:
         name, record = one.name, JobKeys(one.name).record
         # Of a model that was rolled back, and is served as before, the files of its subfolder are still refused.
@@ -194,29 +204,26 @@ def announce(store: JobStore, options: JobOptions) -> None:
         # A slot that has not told anything yet may be able to load what another one cannot.
         slots = [part for index in range(options.model_parallelism) for part in (str(index), report.to_json())]
         store.write(JobKeys(name).slots(), slots, anew=True)
-    if fields:
-        store.write(store.keys.models, fields, anew=True)
-    else:
-        store.client.delete(store.keys.models)
+    store.write(store.keys.models, fields, anew=True)
+    return gone
 
 
 def remove(store: JobStore, name: str, folder: str) -> None:
     """Remove the keys of a model that is not in the folder any more, unless somebody may still want them."""
-    one = JobStore(store.client, name)
-    queued, dead = sum(map(store.client.xlen, one.keys.streams)), store.client.xlen(one.keys.dead_letters)
-    store.client.delete(one.keys.slots(), one.keys.record)
+    keys = JobKeys(name)
+    queued, dead = retiring.close(store.client, name, store.job), store.client.xlen(keys.dead_letters)
+    store.client.hdel(store.keys.models, name)
+    store.client.delete(keys.slots(), keys.record)
     if queued or dead:
         warn(
             f"the model {name} is not in {folder} any more; {queued} queued requests and {dead} dead letters stay: "
             f"cluster-serving-cli forget {name} removes them"
         )
-    else:
-        store.client.delete(*one.keys.lasting(()))
 
 
 def described(store: JobStore, tell: Callable[[str], None] = warn) -> tuple[str, list[str]]:
     """Return the models of a job that has just started in words, and those that are served; tell of the others."""
-    models = store.models()
+    models = {name: report for name, report in store.models().items() if report.state != UNLOADED}
     for name, report in models.items():
         if report.state == "failed":
             tell(f"the model {name} is not served: {report.error}")

@@ -16,7 +16,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, elsewhere, foreign_jobs, hosted, lock
+from cluster_serving.launcher.jobs import capacity, elsewhere, foreign_jobs, hosted, lock, retiring
 from cluster_serving.launcher.jobs.layout import decision
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.readiness import wait_ready
@@ -189,7 +189,7 @@ def start_with(services: Services, config: Config, options: JobOptions) -> Start
         store.client.delete(store.keys.answered)
         store.note("starting", error="", log=target.home.log_of(job))
         store.begin(generation_of(options, SERVING, services.flink.place))
-        hosted.announce(store, options)
+        gone = hosted.announce(store, options)
         try:
             started = submit(services, config, options)
             store.count_version(options)
@@ -205,6 +205,10 @@ def start_with(services: Services, config: Config, options: JobOptions) -> Start
                     store.count_version(options)
             _note_stopped(config, job, options.submission, say, reason)
             raise
+        # Not before: a restart that fails starts the job again as it was, with these models.
+        for name in gone:
+            retiring.answer(config, name)
+            hosted.remove(store, name, hosted.where(options))
     return started
 
 

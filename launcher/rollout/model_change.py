@@ -17,7 +17,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.repository import Repository
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted, model_copy
+from cluster_serving.launcher.jobs import hosted, model_copy, retiring
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.shipping.inspection import shown, unknown
@@ -25,7 +25,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD, decode_outcome
 from cluster_serving.protocol.hosting.models import HOST
-from cluster_serving.protocol.hosting.orders import REFUSED, REFUSED_CONTENT, REMOVE, Order
+from cluster_serving.protocol.hosting.orders import CHANGED, REFUSED, REFUSED_CONTENT, REMOVE, Order
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
@@ -138,7 +138,7 @@ def rollback_in(place: Place, name: str) -> tuple[SlotReport, JobOptions]:
 
 def _load(place: Place, one: HostedOptions) -> tuple[SlotReport, JobOptions]:
     store, options, name = place.store, place.options, one.name
-    one = replace(one, version=hosted.next_version(store, one))
+    one = hosted.with_count(store, one)
     record = JobKeys(name).record
     store.write(record, [HOST, store.job])
     say(f"Loading the model {name}, version {one.version}")
@@ -173,11 +173,24 @@ def unload_in(place: Place, name: str) -> None:
 def remove_in(place: Place, name: str) -> JobOptions:
     """Remove a model whose subfolder has gone; return the options with which the job serves then."""
     store, options = place.store, place.options
-    _order(place, name, Order(REMOVE))
+    try:
+        _order(place, name, Order(REMOVE))
+    except _Lost:
+        # The slots may have carried it out before, and have described their models again.
+        if name in store.models():
+            raise
+    retiring.answer(place.config, name)
     hosted.remove(store, name, hosted.where(options))
+    # A slot that was not there has it back as unloaded.
+    store.write(store.keys.record, [CHANGED, repr(time.time())])
+    orders.wake(store.client, store.job)
     store.tell(f"the model {name} is removed")
     changed = replace(options, hosted=tuple(one for one in options.hosted if one.name != name))
     return changed
+
+
+class _Lost(LaunchError):
+    """Redis has lost the order."""
 
 
 class _GoesOn(LaunchError):
@@ -272,7 +285,7 @@ def _order(place: Place, name: str, order: Order) -> None:
         # The outcome follows the end of the order.
         seen = seen if client.hget(key, name) is None else time.monotonic()
         if time.monotonic() - seen > _LOST_S:
-            raise LaunchError(f"Redis has lost the order to {order.action} the model {name}; try again")
+            raise _Lost(f"Redis has lost the order to {order.action} the model {name}; try again")
         if time.monotonic() > end:
             raise _GoesOn(
                 f"job {job} has not carried out the {order.action} of the model {name} within "

@@ -17,6 +17,7 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from cluster_serving.protocol.errors import ModelError
 from cluster_serving.protocol.json_record import JsonRecord
 from cluster_serving.protocol.keys import JobKeys
 
@@ -45,6 +46,11 @@ REFUSED, REFUSED_CONTENT = "refused", "refused_content"
 """Fields of a model's record: why its new files are not served while earlier ones are, and their fingerprint."""
 
 _WAKEUP_TTL_S = 3600
+
+
+def removed(model: str, job: str) -> ModelError:
+    """Return the error for requests to a model whose subfolder has gone."""
+    return ModelError(f"model {model!r} was removed from the job {job}")
 
 
 @dataclass(frozen=True)

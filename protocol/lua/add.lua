@@ -1,16 +1,20 @@
 -- Counts and adds in one step, so that no other client adds in between. Deletes the result of an earlier request of that
 -- uri last: after its first write a script may fill a Redis that has reached its memory limit.
 -- KEYS: limits, the three streams, results to delete (optional). ARGV per request: index of its stream in KEYS, number
--- of fields and values, fields and values. Reply per request: its entry id, or the queue's length and limit.
+-- of fields and values, fields and values. Reply per request: its entry id, or the queue's length and limit, or alone
+-- the reason why nothing will answer.
 
 local limit = tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or nil)
+local removed = redis.call('HGET', KEYS[1], 'removed')
 local length = 0
 if limit then length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4]) end
 local replies, at = {}, 1
 while at < #ARGV do
   local reply
   local last = at + 1 + tonumber(ARGV[at + 1])
-  if limit and length >= limit then
+  if removed then
+    reply = {removed}
+  elseif limit and length >= limit then
     reply = {length, limit}
   else
     reply = redis.pcall('XADD', KEYS[tonumber(ARGV[at])], '*', unpack(ARGV, at + 2, last))

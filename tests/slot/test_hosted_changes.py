@@ -17,13 +17,13 @@ from cluster_serving.connectors.slot.ends import STOPPED
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.job.hosting import deaths, wakeups
 from cluster_serving.job.hosting.models import HostedModels
-from cluster_serving.job.hosting.votes import BEGUN
+from cluster_serving.job.hosting.votes import BEGUN, DONE
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted
+from cluster_serving.launcher.jobs import hosted, retiring
 from cluster_serving.launcher.rollout import model_change
 from cluster_serving.protocol.hosting import orders
-from cluster_serving.protocol.hosting.control import LOAD
-from cluster_serving.protocol.hosting.orders import DEATHS, OPTIONS, REFUSED, Order
+from cluster_serving.protocol.hosting.control import LOAD, UNLOADED
+from cluster_serving.protocol.hosting.orders import CONTENT, DEATHS, KEPT_OUT, OPTIONS, REFUSED, REMOVE, VERSION, Order
 from cluster_serving.protocol.keys import GROUP, JobKeys
 from tests.support.fixtures.running_slot import RunningJob
 from tests.support.fixtures.waiting import wait_until
@@ -174,15 +174,66 @@ def test_models_appear_and_go(root, job, change, ask, db):
         ask("fails")
 
 
+def test_a_request_in_the_moment_of_a_removal_is_answered(root, job, change, comes, ask, redis_server, db, monkeypatch):
+    shutil.rmtree(root / comes)
+    answer, told = retiring.answer, f"model {comes!r} was removed from the job store"
+
+    def late(config, name):
+        # No slot has the model any more. One request was delivered by a read that began before, another one was not.
+        create_groups(db, name)
+        with InputQueue(port=redis_server.port, name=name) as queue:
+            for number in range(2):
+                queue.enqueue(f"late{number}", x=np.float32(1))
+        db.xreadgroup(GROUP, JobKeys("store").consumer(0, 0), {name: ">"}, count=1)
+        answer(config, name)
+
+    monkeypatch.setattr(retiring, "answer", late)
+    with job.place() as place:
+        model_change.remove_in(place, comes)
+    with OutputQueue(port=redis_server.port, name=comes) as results:
+        for number in range(2):
+            with pytest.raises(ModelError, match=told):
+                results.query(f"late{number}", timeout=0)
+    with pytest.raises(ModelError, match=told):
+        ask(comes)
+    assert not db.exists(*JobKeys(comes).streams, JobKeys(comes).record)
+    write(root, comes, 6)
+    change(comes)
+    assert ask(comes) == 6
+
+
+def test_a_slot_that_starts_again_in_a_removal_leaves_the_model(job, comes, db, monkeypatch):
+    job.stop_slots()
+    order = Order(REMOVE)
+    with job.place() as place:
+        place.store.write(JobKeys(comes).record, [KEPT_OUT, UNLOADED])
+        place.store.write(orders.votes("store", order.id), [f"{DONE}:0", "yes", "decision", "make"])
+        place.store.write(orders.key("store"), [comes, order.to_json()])
+    apply, left = HostedModels.apply, []
+
+    def seen(models, made):
+        apply(models, made)
+        left.extend([made.name] * (made.name not in models.queues))
+
+    monkeypatch.setattr(HostedModels, "apply", seen)
+    job.run_slots_again()
+    wait_until(lambda: db.exists(JobKeys("store").control_outcome(order.id)), 30)
+    assert left == [comes]
+    with job.place() as place:
+        hosted.remove(place.store, comes, "")
+
+
 def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, change, comes, ask, db):
     write(root, "moves", 22)
     change("moves")
     change(comes, model_change.unload_in)
     with pytest.raises(ModelError, match="'comes' was unloaded; cluster-serving-cli update comes loads it again"):
         ask("comes")
+    counted = db.hmget(JobKeys("moves").record, VERSION, CONTENT)
     # Redis loses all that the slot has written, and gets it again.
     db.delete(JobKeys("store").models, *(JobKeys(name).record for name in (comes, "moves")))
     wait_until(lambda: db.hexists(JobKeys("moves").record, OPTIONS), 30)
+    assert all(counted) and db.hmget(JobKeys("moves").record, VERSION, CONTENT) == counted
     job.stop_slots()
     job.run_slots_again()
     expected = {comes: "unloaded", "moves": "ready", "steady": "ready"}
@@ -208,6 +259,20 @@ def test_models_that_redis_loses_before_a_slot_starts_again_are_known_while_it_l
     job.run_slots_again()
     assert seen[0] == (("loading", ""), 1)
     assert ask("steady") == 2
+
+
+def test_a_slot_that_starts_with_earlier_files_since_redis_lost_all_tells_which(root, job, change, ask, db):
+    write(root, "moves", 40)
+    change("moves")
+    changed = db.hget(JobKeys("moves").record, CONTENT)
+    job.stop_slots()
+    db.delete(JobKeys("store").models, *(key for name in ("moves", "steady") for key in JobKeys(name).lasting()))
+    job.run_slots_again()
+    # By this the watch knows that the files of the subfolder are not served.
+    wait_until(lambda: db.hexists(JobKeys("moves").record, CONTENT), 30)
+    assert ask("moves") == 2 and db.hget(JobKeys("moves").record, CONTENT) != changed
+    change("moves")
+    assert ask("moves") == 40
 
 
 def test_models_are_served_while_others_are_loaded_after_a_crash(redis_server, job, comes, ask, db, monkeypatch):

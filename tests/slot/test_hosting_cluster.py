@@ -1,5 +1,6 @@
 """Several models in one job on a real Redis Cluster: all their keys are in the hash slot of the job."""
 
+import shutil
 from types import SimpleNamespace
 
 import httpx
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from redis.crc import key_slot
 
-from cluster_serving.client import InferenceFailed, InputQueue, OutputQueue, PoisonRequest
+from cluster_serving.client import InferenceFailed, InputQueue, ModelError, OutputQueue, PoisonRequest
 from cluster_serving.frontend import arguments
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
@@ -119,6 +120,11 @@ def test_models_change_and_what_redis_loses_is_there_again(job, ask, root, nodes
     with job.place() as place:
         states = {one.name: one.state for one in hosted.read(place.store)}
     assert states == dict.fromkeys(["{shop}new", "{shop}one", "{shop}picky", "{shop}two"], "ready")
+    shutil.rmtree(root / "{shop}new")
+    with job.place() as place:
+        model_change.remove_in(place, "{shop}new")
+    with pytest.raises(ModelError, match="model '{shop}new' was removed from the job {shop}"):
+        ask("{shop}new")
 
 
 def test_a_request_that_dead_slots_have_read_too_often_is_a_dead_letter_of_its_model(job, nodes):

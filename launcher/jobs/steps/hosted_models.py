@@ -20,5 +20,5 @@ def found(draft: Draft) -> Draft:
         warn(f"subfolders of {place} that are not served: {'; '.join(models.ignored)}")
     options = repository.with_models(config, draft.options, models.names)
     store = draft.services.store
-    counted = (replace(one, version=hosted.next_version(store, one)) for one in options.hosted)
+    counted = (hosted.with_count(store, one) for one in options.hosted)
     return replace(draft, options=replace(options, hosted=tuple(counted)))

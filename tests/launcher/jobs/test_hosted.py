@@ -2,20 +2,25 @@
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import redis
 
+from cluster_serving.client import InputQueue, ModelError, OutputQueue
 from cluster_serving.job.options import HostedOptions, JobOptions, ModelOptions, RedisOptions
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted, model_copy
+from cluster_serving.launcher.jobs import hosted, model_copy, retiring
 from cluster_serving.launcher.jobs.services import Services
 from cluster_serving.launcher.jobs.steps import free_names
 from cluster_serving.launcher.jobs.steps.base import Draft
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.figures.metrics import ANSWERED
 from cluster_serving.protocol.generations import SERVING, Generation
+from cluster_serving.protocol.hosting.control import UNLOADED
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
@@ -51,17 +56,38 @@ def test_a_start_announces_the_models_and_keeps_what_is_known_of_them(store, job
 def test_a_model_that_has_gone_leaves_nothing_but_what_somebody_may_want(store, job, caplog):
     gone, kept = JobKeys(f"{job}-a"), JobKeys(f"{job}-b")
     for keys in (gone, kept):
-        store.client.hset(keys.limits, "resultTtl", 1)
+        store.client.hset(keys.stats(), "requests", 1)
         store.client.hset(keys.slots(), "0", SlotReport("", "ready").to_json())
-    store.client.xadd(kept.stream("normal"), {"uri": "r"})
-    hosted.announce(store, options(job, "c"))
-    assert not store.client.exists(gone.limits, gone.slots(), kept.slots(), kept.record)
-    assert store.client.xlen(kept.stream("normal")) == 1
+    store.client.xadd(kept.dead_letters, {"uri": "r"})
+    assert hosted.announce(store, options(job, "c")) == [gone.job, kept.job]
+    assert [report.state for report in store.models().values()] == [UNLOADED, UNLOADED, "loading"]
+    for name in (gone.job, kept.job):
+        hosted.remove(store, name, "models")
+    assert not store.client.exists(*(key for keys in (gone, kept) for key in (keys.stats(), keys.slots(), keys.record)))
+    assert store.client.xlen(kept.dead_letters) == 1
     assert f"cluster-serving-cli forget {job}-b removes them" in caplog.text
-    assert [*store.models()] == [f"{job}-c"]
-    hosted.announce(store, options(job))
-    assert not store.client.exists(store.keys.models)
-    store.client.delete(*kept.lasting(()))
+    assert [*store.models()] == [f"{job}-c"] and 0 < store.client.ttl(gone.limits) <= 24 * 3600
+    store.client.delete(*gone.lasting(()), *kept.lasting(()))
+
+
+def test_requests_for_a_model_that_a_start_has_not_any_more_are_answered(store, job, redis_server):
+    where, name = {"port": redis_server.port}, f"{job}-a"
+    with InputQueue(**where, name=name) as queue, OutputQueue(**where, name=name) as results:
+        queue.enqueue("before", x=np.float32(1), priority="high")
+        hosted.announce(store, options(job, "b"))
+        queue.enqueue("meanwhile", x=np.float32(1))
+        retiring.answer(Config(redisUrl=f"localhost:{redis_server.port}", jobName=job, modelPath="models"), name)
+        for uri in ("before", "meanwhile"):
+            with pytest.raises(ModelError, match=f"model '{name}' was removed from the job {job}"):
+                results.query(uri, timeout=0)
+        for send in (queue.predict, partial(queue.enqueue, "after")):
+            with pytest.raises(ModelError, match=f"model '{name}' was removed from the job {job}"):
+                send({"x": np.float32(1)})
+        [refused] = queue.predict_many([{"x": np.float32(1)}])
+        assert isinstance(refused.error, ModelError)
+    assert not store.client.exists(*JobKeys(name).streams)
+    hosted.remove(store, name, "models")
+    store.client.delete(*JobKeys(name).lasting(()))
 
 
 def test_a_model_is_found_by_its_name_with_its_job(store, job):
