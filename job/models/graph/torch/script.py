@@ -39,6 +39,7 @@ _COMPUTED: Mapping[str, Callable[..., Any]] = {
 }
 """Operators on numbers and texts that are known."""
 
+_INDEXED = frozenset(("aten::index", "aten::index_put", "aten::index_put_"))
 _LISTED = frozenset(("aten::len", "aten::__getitem__", "aten::slice"))
 _SAME = frozenset(("prim::unchecked_cast", "prim::unchecked_unwrap_optional", "aten::_unwrap_optional"))
 _NUMBERED = re.compile(r"prim::NumToTensor|aten::(Bool|item|tensor|scalar_tensor|(Int|Float|Scalar)(Implicit)?)")
@@ -424,7 +425,7 @@ class _Reader(Collector):
         if not is_of_tensors or (is_pointwise and of & self._numbers and all(map(self._is_number, of))):
             return [self._arithmetic(name, schema, given)] * node.outputsSize()
         kind = f"{schema.name.replace('::', '.')}.{overload}"
-        if kind == "aten.index.Tensor" and not self._has_places(given[1]):
+        if node.kind() in _INDEXED and not self._has_places(given[1]):
             kind = "mask"
         if is_pointwise:
             self.pointwise.add(kind)
