@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.batched import influence
-from cluster_serving.job.models.graph.torch.script import read
+from cluster_serving.job.models.graph.torch.script.reader import read
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.options import ModelOptions
 
