@@ -17,7 +17,7 @@ from cluster_serving.job.models.graph.given import (
 )
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces, windows
-from cluster_serving.job.models.graph.rules.along import axis_of, resized
+from cluster_serving.job.models.graph.rules.along import axis_of
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
 from cluster_serving.job.models.graph.value import (
     MOST_ELEMENTS,
@@ -171,13 +171,9 @@ def _parted(node: Node, values: Values) -> list[Value]:
         starts = [sum(parts[:at]) for at in range(count)]
         return [of_numbers(x.elements[at : at + size]) for at, size in zip(starts, parts, strict=True)]
     refuse_sizes(x)
-    if x.kind is Kind.ROWS and axis == x.axis:
-        raise Unknown
     if parts is not None:
-        return [resized(x, axis, Size(part)) for part in parts]
-    size = x.sizes[axis]
-    exact = size.over(Size(count))
-    return [resized(x, axis, exact or unknown_size()) for _ in range(count)]
+        return pieces.parted(x, axis, [Size(part) for part in parts])
+    return pieces.parted(x, axis, [x.sizes[axis].over(Size(count)) or unknown_size()] * count)
 
 
 def _sliced(node: Node, values: Values) -> Value:

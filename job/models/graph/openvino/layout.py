@@ -17,7 +17,7 @@ from cluster_serving.job.models.graph.given import (
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
 from cluster_serving.job.models.graph.openvino.along import axes
 from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces, windows
-from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
+from cluster_serving.job.models.graph.rules.along import axes_of, axis_of
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, displaced, numbers, same_place
 from cluster_serving.job.models.graph.value import places as places_of_records
@@ -111,15 +111,12 @@ def _parted(node: Node, values: Values) -> list[Value]:
     at = axis_of(axis, x.rank)
     count = len(node.outputs)
     size = x.sizes[at]
-    if x.kind is Kind.ROWS and at == x.axis:
-        raise Unknown
     if node.kind == "Split":
-        part = size.over(Size(count)) or unknown_size()
-        return [resized(x, at, part) for _ in range(count)]
+        return pieces.parted(x, at, [size.over(Size(count)) or unknown_size()] * count)
     parts = axes(values, 2)
     if len(parts) != count:
         raise Unknown
-    return [resized(x, at, unknown_size() if part < 0 else Size(part)) for part in parts]
+    return pieces.parted(x, at, [unknown_size() if part < 0 else Size(part) for part in parts])
 
 
 def _sliced(node: Node, values: Values) -> Value:

@@ -100,6 +100,16 @@ def sliced(x: Value, axis: int, start: int | None, end: Size | None, step: int |
     raise Unknown
 
 
+def parted(x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
+    """Return the parts of an axis that have these sizes."""
+    at = axis_of(axis, x.rank)
+    if x.kind is not Kind.ROWS or x.axis != at:
+        return [resized(x, at, size) for size in sizes]
+    if x.is_uniform:
+        raise Unknown
+    return [displaced() for _ in sizes]
+
+
 def picked(x: Value, axis: int, sizes: Sequence[Size]) -> Value:
     """Return one record of all, in the place of the batch."""
     return mixed((*x.sizes[:axis], *sizes, *x.sizes[axis + 1 :]), is_whole=True)

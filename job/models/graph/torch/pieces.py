@@ -36,13 +36,6 @@ def _stacked(node: Node, values: Values) -> Value:
     return pieces.concatenated([unsqueezed(value, [axis]) for value in given], axis)
 
 
-def _parted(x: Value, axis: int, found: list[Size]) -> list[Value]:
-    at = axis_of(axis, x.rank)
-    if x.kind is Kind.ROWS and x.axis == at:
-        raise Unknown
-    return [resized(x, at, one) for one in found]
-
-
 def _split(node: Node, values: Values) -> list[Value]:
     """Return parts of these sizes, or all of one size but for the last one."""
     x = tensor(node, values, "self")
@@ -54,20 +47,21 @@ def _split(node: Node, values: Values) -> list[Value]:
         each, whole = node.integer(name), x.sizes[axis_of(node.integer("dim"), x.rank)]
         if whole.is_number:
             found = [Size(min(each, whole.number - start)) for start in range(0, whole.number, each)]
-    return _parted(x, node.integer("dim"), found)
+    return pieces.parted(x, node.integer("dim"), found)
 
 
 def _chunked(node: Node, values: Values) -> list[Value]:
     x = tensor(node, values, "self")
     whole = x.sizes[axis_of(node.integer("dim"), x.rank)]
     exact = whole.over(Size(node.integer("chunks")))
-    return _parted(x, node.integer("dim"), [exact or unknown_size() for _ in node.outputs])
+    return pieces.parted(x, node.integer("dim"), [exact or unknown_size() for _ in node.outputs])
 
 
 def _unbound(node: Node, values: Values) -> list[Value]:
     x = tensor(node, values, "self")
     axis = axis_of(node.integer("dim"), x.rank)
-    return [_without(part, axis) for part in _parted(x, axis, [ONE for _ in node.outputs])]
+    parts = pieces.parted(x, axis, [ONE for _ in node.outputs])
+    return [part if part.kind is Kind.PERHAPS else _without(part, axis) for part in parts]
 
 
 def _without(x: Value, axis: int) -> Value:

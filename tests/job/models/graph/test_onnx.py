@@ -138,6 +138,10 @@ PERHAPS = {
         node("Squeeze", ["r", "zero"], ["y"]),
     ],
     "records as columns": [node("Transpose", ["x"], ["t"]), node("Reshape", ["t", "t4"], ["y"])],
+    "halves in another order": [
+        node("Split", ["x"], ["a", "b"], axis=0),
+        node("Concat", ["b", "a"], ["y"], axis=0),
+    ],
     "each record beside each": [node("Einsum", ["x", "x"], ["y"], equation="bi,ci->bc")],
     "a mean, times nothing": [
         node("ReduceMean", ["x"], ["m"], axes=[0]),
