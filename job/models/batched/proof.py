@@ -38,6 +38,9 @@ UNPROVEN = "no request has proven yet that records may share a call"
 _MOST_S = 3.0
 """Seconds after which no further reading with a batch is tried, and no further size if the model refuses all."""
 
+_REFUSED_S = 0.3
+"""Seconds after which no further reading with a batch is tried if the model refuses all records so far."""
+
 _TOGETHER_MOST = 4
 """Calls together, and what is around them, take this many times the memory of a record alone."""
 
@@ -365,7 +368,11 @@ def prove(
     """
     patience, budget = Budget(_MOST_S), Budget(_BUDGET_S)
     first: _Trial | None = None
+    others: Budget | None = None
     for reading in options:
+        # Of many inputs, each may be the one without a batch. Requests tell, too.
+        if others is not None and first is None and reading.is_batched and not others.has_time():
+            continue
         # The last reading, of whole tensors, is right for every model, and no other one is for some.
         if first is not None and reading.is_batched and not patience.has_time():
             continue
@@ -378,8 +385,10 @@ def prove(
                     trial.add(draw(reading))
         else:
             own = budget if reading.is_batched else Budget(_BUDGET_S)
-            _try_random(trial, inputs, kinds, weights, own.has_time)
+            of_refusals = others if others is not None and reading.is_batched else Budget(_MOST_S)
+            _try_random(trial, inputs, kinds, weights, own.has_time, of_refusals)
         if not trial.seen:
+            others = None if draws else others or Budget(_REFUSED_S)
             continue
         if reading.is_batched:
             if reading.fixed == 1 or trial.is_slow:
@@ -407,10 +416,11 @@ def _try_random(
     kinds: Sequence[str],
     weights: Sequence[int],
     has_time: Callable[[], bool],
+    patience: Budget,
 ) -> None:
+    """Try records of each kind and size; `patience`: time for sizes while the model refuses all."""
     guesses = 0
     before = 1
-    patience = Budget(_MOST_S)
     for size in sizes(trial.reading, weights):
         made = 0
         if size is not None:

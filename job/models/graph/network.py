@@ -92,6 +92,7 @@ class Operator:
         is_elementwise: The output has the shape that the inputs have in common.
         scales: What is mixed is multiplied by the other inputs, and lost if these are zero.
         picks: The operator takes some elements of its first input.
+        moves: The operator takes or puts elements by places that are an input: records may come back to their own.
         takes_sizes: The rule takes numbers that depend on the number of records, too.
         takes_all: The rule takes tensors of all kinds but `UNKNOWN`.
         decides: The rule takes tensors of all kinds, and says all that is known.
@@ -102,6 +103,7 @@ class Operator:
     is_elementwise: bool = False
     scales: bool = False
     picks: bool = False
+    moves: bool = False
     takes_sizes: bool = False
     takes_all: bool = False
     decides: bool = False

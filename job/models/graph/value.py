@@ -53,6 +53,9 @@ class Value:
         start: Of a piece, the place of its first record.
         node: The operator that has mixed records.
         is_whole: Each element is mixed.
+        is_placed: Of sizes, they have the places of the records, or are made of these. Of what may be mixed, these
+            places or the number of records have changed it: it may be the place of a record in a longer axis.
+        is_order: Of what may be mixed, it is made of the places that records have once they are sorted.
     """
 
     kind: Kind
@@ -66,6 +69,8 @@ class Value:
     start: int = 0
     node: str = ""
     is_whole: bool = False
+    is_placed: bool = False
+    is_order: bool = False
 
     @property
     def sizes(self) -> Shape:
@@ -83,6 +88,12 @@ class Value:
     def from_right(self) -> int:
         """Axis of the batch, counted from the last axis."""
         return self.rank - self.axis
+
+    @property
+    def counts(self) -> bool:
+        """True for sizes that are others for other numbers of records, or at other places."""
+        known = [one for one in self.elements or () if one is not None]
+        return self.kind is Kind.SIZES and (self.is_placed or any(one.has_batch for one in known))
 
     def numbers(self) -> list[int]:
         """Return the elements as numbers; raise `Unknown` if one is not known, or is no number."""
@@ -156,9 +167,14 @@ def mixed(shape: Sequence[Size] | None = None, *, is_whole: bool = False) -> Val
     return Value(Kind.MIXED, None if shape is None else tuple(shape), is_whole=is_whole)
 
 
-def displaced() -> Value:
+def displaced(*, is_placed: bool = False, is_order: bool = False) -> Value:
     """Return records in the places of others: they may come back, or be lost."""
-    return Value(Kind.PERHAPS)
+    return Value(Kind.PERHAPS, is_placed=is_placed, is_order=is_order)
+
+
+def places() -> Value:
+    """Return the places of the records in a call, in order."""
+    return Value(Kind.SIZES, is_placed=True)
 
 
 def same_place(value: Value, shape: Sequence[Size], axis: int | None = None) -> Value:

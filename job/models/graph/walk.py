@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster_serving.job.models.graph.network import Graph, Node, Operator, Sizes, Values
+from cluster_serving.job.models.graph.network import Graph, Node, Operator, Sizes, Values, stops
 from cluster_serving.job.models.graph.rules.elementwise import broadcast
 from cluster_serving.job.models.graph.size import BATCH, ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, mixed, rows
+from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, displaced, mixed, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +98,32 @@ def _outputs(operator: Operator | None, node: Node, values: Mapping[str, Value])
 def _rest(operator: Operator | None, inputs: Values) -> Value:
     """Return what is known of outputs of which a rule says nothing."""
     given = [value for value in inputs if value is not None]
-    mixed_by = [value.node for value in given if value.kind in (Kind.MIXED, Kind.PERHAPS)]
-    if mixed_by:
-        return Value(Kind.PERHAPS, node=mixed_by[0])
+    some = [value for value in given if value.kind in (Kind.MIXED, Kind.PERHAPS)]
+    if some:
+        is_measured = operator is not None and operator.takes_all and len(given) == 1
+        if is_measured or (operator is not None and operator.moves and _comes_back(given)):
+            return UNKNOWN
+        return replace(displaced(is_placed=some[0].is_placed, is_order=some[0].is_order), node=some[0].node)
     if operator is not None and all(value.kind in (Kind.CONSTANT, Kind.SIZES) for value in given):
-        return Value(Kind.SIZES)
+        is_placed = operator.flows is not stops and any(_is_of_batch(value) for value in given)
+        return Value(Kind.SIZES, is_placed=is_placed)
     return UNKNOWN
+
+
+def _is_of_batch(value: Value) -> bool:
+    """Return True for sizes all of which depend on the number of records, or on their places."""
+    return value.counts and (value.is_placed or all(one is not None and one.has_batch for one in value.elements or ()))
+
+
+def _comes_back(given: Sequence[Value]) -> bool:
+    """Return True if the elements that an operator moves by these places may be in those of their own records.
+
+    They are so where a record finds its elements in a longer axis, and where records have been sorted before.
+    """
+    _, *places = given
+    orders = [value for value in places if value.is_order]
+    is_sorted = any(one is not value and one.node == value.node for value in orders for one in given)
+    return is_sorted or any(value.is_placed for value in places)
 
 
 def _found(operator: Operator, node: Node, inputs: Values) -> Sequence[Value]:
@@ -126,7 +146,7 @@ def _flowed(operator: Operator, node: Node, inputs: Values) -> Value:
     constants = [value for value in given if value.kind is Kind.CONSTANT]
     if not operator.flows(node, inputs) or (operator.picks and not mixtures[0].is_whole):
         raise Unknown
-    if operator.scales and any(value.is_zero() for value in constants):
+    if operator.scales and (Kind.SIZES in {value.kind for value in given} or any(map(Value.is_zero, constants))):
         raise Unknown
     is_whole = any(value.is_whole for value in mixtures)
     if operator.scales and any(value.has_zero() for value in constants):

@@ -13,7 +13,8 @@ import torch
 from cluster_serving.job.models.base import Model, TensorSpec
 from cluster_serving.job.models.detect import ModelFiles
 from cluster_serving.job.models.graph.network import Graph
-from cluster_serving.job.models.graph.torch.script import nodes, read
+from cluster_serving.job.models.graph.torch.script.nodes import nodes
+from cluster_serving.job.models.graph.torch.script.reader import read
 from cluster_serving.job.models.graph.value import MOST_ELEMENTS
 from cluster_serving.job.models.ports import choose
 from cluster_serving.job.models.torch.module import TorchModel, check_whole, with_operators

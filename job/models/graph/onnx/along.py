@@ -17,7 +17,7 @@ from cluster_serving.job.models.graph.rules.along import along, axis_of, largest
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.rules.windows import pooled_globally
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, mixed, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, displaced, mixed, same_place
 
 _SUM_SINCE, _AXES_SINCE = 13, 18
 """Versions since which the axes of a sum, and of other reductions, are an input."""
@@ -52,9 +52,16 @@ def _largest(node: Node, values: Values) -> list[Value]:
     if node.version < 10:
         size: Size | None = Size(node.integer("k"))
     else:
-        count = constant_or_none(values, 1)
-        size = count.elements[0] if count is not None and count.elements else None
-    return largest(given(values), node.integer("axis", -1), size or unknown_size())
+        count = given(values, 1)
+        size = count.elements[0] if count.elements else None
+    x, axis = given(values), node.integer("axis", -1)
+    if x.kind is Kind.SIZES or (len(values) > 1 and given(values, 1).kind is Kind.SIZES and not _is_batch(x, axis)):
+        raise Unknown
+    return largest(x, axis, size or unknown_size())
+
+
+def _is_batch(x: Value, axis: int) -> bool:
+    return x.kind is Kind.ROWS and axis_of(axis, x.rank) == x.axis
 
 
 def _transformed(node: Node, values: Values) -> Value:
@@ -116,6 +123,8 @@ def _normalized_channels(node: Node, values: Values) -> Value:
     """Return what each channel of each record, or some channels of it, make of themselves."""
     only_constants(values)
     x = given(values)
+    if x.kind is Kind.ROWS and x.axis > 1 and not x.is_uniform:
+        return displaced()
     if x.rank < 3 or (x.kind is Kind.ROWS and x.axis != 0):
         raise Unknown
     return same_place(x, x.sizes)
@@ -170,7 +179,7 @@ OPERATORS = {
     "Hardmax": Operator(_softmax),
     "ArgMax": Operator(_argument),
     "ArgMin": Operator(_argument),
-    "TopK": Operator(_largest),
+    "TopK": Operator(_largest, takes_sizes=True),
     "STFT": Operator(_transformed),
     "CumSum": Operator(_accumulated, from_first),
     "LpNormalization": Operator(_on_axis, through),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster_serving.job.models.graph.given import given
 from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule, Values, stops, through
 from cluster_serving.job.models.graph.rules import arithmetic
-from cluster_serving.job.models.graph.rules.elementwise import elementwise
+from cluster_serving.job.models.graph.rules.elementwise import elementwise, wrapped
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place
 
 _FLOATS = (1, 10, 11, 16)
@@ -42,9 +42,7 @@ def _sized(compute: arithmetic.Compute | None) -> Rule:
         inputs = [given(values, position) for position in range(len(values))]
         if all(value.elements is not None for value in inputs):
             return arithmetic.computed(inputs, compute)
-        if any(value.kind is Kind.SIZES for value in inputs):
-            raise Unknown
-        return elementwise(inputs)
+        return wrapped(inputs) if compute is arithmetic.remainder else elementwise(inputs)
 
     return rule
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from cluster_serving.job.models.graph.given import (
     constant_or_none,
@@ -17,8 +16,8 @@ from cluster_serving.job.models.graph.given import (
     sizes,
 )
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
-from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
-from cluster_serving.job.models.graph.rules.along import axis_of, resized
+from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces, windows
+from cluster_serving.job.models.graph.rules.along import axis_of
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
 from cluster_serving.job.models.graph.value import (
     MOST_ELEMENTS,
@@ -27,10 +26,12 @@ from cluster_serving.job.models.graph.value import (
     Unknown,
     Value,
     constant,
+    displaced,
     same_place,
     small,
 )
 from cluster_serving.job.models.graph.value import numbers as of_numbers
+from cluster_serving.job.models.graph.value import places as places_of_records
 from cluster_serving.protocol.inputs import Array
 
 _SINCE = 13
@@ -141,6 +142,8 @@ def _size(number: float) -> Size | None:
 
 
 def _ranged(node: Node, values: Values) -> Value:
+    if any(value is not None and value.counts for value in values):
+        return places_of_records()
     only_constants(values, 0)
     return constant([unknown_size()])
 
@@ -168,13 +171,9 @@ def _parted(node: Node, values: Values) -> list[Value]:
         starts = [sum(parts[:at]) for at in range(count)]
         return [of_numbers(x.elements[at : at + size]) for at, size in zip(starts, parts, strict=True)]
     refuse_sizes(x)
-    if x.kind is Kind.ROWS and axis == x.axis:
-        raise Unknown
     if parts is not None:
-        return [resized(x, axis, Size(part)) for part in parts]
-    size = x.sizes[axis]
-    exact = size.over(Size(count))
-    return [resized(x, axis, exact or unknown_size()) for _ in range(count)]
+        return pieces.parted(x, axis, [Size(part) for part in parts])
+    return pieces.parted(x, axis, [x.sizes[axis].over(Size(count)) or unknown_size()] * count)
 
 
 def _sliced(node: Node, values: Values) -> Value:
@@ -249,14 +248,20 @@ def _gathered_elements(node: Node, values: Values) -> Value:
 
 
 def _scattered(node: Node, values: Values) -> Value:
-    x, places, updates = given(values), given(values, 1), given(values, 2)
-    if any(value.kind is not Kind.ROWS for value in (x, places, updates)):
-        raise Unknown
-    if len({(value.rank, value.axis, value.outer, value.inner) for value in (x, places, updates)}) > 1:
-        raise Unknown
-    if axis_of(node.integer("axis", 0), x.rank) == x.axis:
-        raise Unknown
-    return same_place(replace(x, is_uniform=False), x.sizes)
+    return pieces.scattered(given(values), given(values, 1), given(values, 2), node.integer("axis", 0))
+
+
+def _scattered_points(node: Node, values: Values) -> Value:
+    return pieces.scattered_points(given(values), given(values, 1))
+
+
+def _unique(node: Node, values: Values) -> list[Value]:
+    axis = node.integer("axis") if "axis" in node.attributes else None
+    return [pieces.unique(given(values), axis)] * len(node.outputs)
+
+
+def _sampled(node: Node, values: Values) -> Value:
+    return windows.sampled(given(values), given(values, 1))
 
 
 def _gathered_points(node: Node, values: Values) -> Value:
@@ -315,6 +320,9 @@ def _resized(node: Node, values: Values) -> Value:
             elements = tuple(_size(one) for one in node.get("scales"))
         else:
             elements = sizes(values, scales)
+        array = given(values, scales).load() if node.kind == "Resize" else None
+        if array is not None and windows.scales(x, dict(enumerate(array.tolist()))):
+            return displaced()
         stays = [factor == ONE for factor in elements]
         pairs = zip(x.sizes, elements, strict=True)
         shape = [unknown_size() if factor is None else size.times(factor) for size, factor in pairs]
@@ -335,14 +343,17 @@ OPERATORS = {
     "Shape": Operator(_measured, takes_all=True),
     "Size": Operator(_counted, takes_all=True),
     "Constant": Operator(_constant),
-    "Range": Operator(_ranged),
+    "Range": Operator(_ranged, takes_sizes=True),
     "Concat": Operator(_joined, takes_all=True),
     "Split": Operator(_parted, from_first, picks=True, takes_sizes=True),
     "Slice": Operator(_sliced, from_first, picks=True, takes_sizes=True),
-    "Gather": Operator(_gathered, from_first, picks=True, takes_sizes=True),
-    "GatherElements": Operator(_gathered_elements),
-    "ScatterElements": Operator(_scattered),
-    "GatherND": Operator(_gathered_points),
+    "Gather": Operator(_gathered, from_first, picks=True, moves=True, takes_sizes=True),
+    "GatherElements": Operator(_gathered_elements, moves=True),
+    "ScatterElements": Operator(_scattered, moves=True),
+    "GatherND": Operator(_gathered_points, moves=True),
+    "ScatterND": Operator(_scattered_points, moves=True),
+    "Unique": Operator(_unique),
+    "GridSample": Operator(_sampled),
     "Pad": Operator(_padded),
     "Resize": Operator(_resized, takes_sizes=True),
     "Upsample": Operator(_resized),

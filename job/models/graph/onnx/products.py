@@ -122,7 +122,7 @@ def _blocked(x: Value, depth: Size | None, sides: Sequence[Size | None], outer: 
 
 
 OPERATORS = {
-    "MatMul": Operator(_product, through, scales=True),
+    "MatMul": Operator(_product, through, scales=True, takes_sizes=True),
     "Gemm": Operator(_general, from_first, scales=True),
     "Einsum": Operator(_summed, through, scales=True),
     "Conv": Operator(_convolved, from_first, scales=True),

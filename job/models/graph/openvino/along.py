@@ -51,13 +51,13 @@ def _flows_through_batch(node: Node, values: Values) -> bool:
 
 
 def _largest(node: Node, values: Values) -> list[Value]:
-    count = constant_or_none(values, 1)
-    if count is None:
+    x, count, axis = given(values), given(values, 1), node.integer("axis")
+    if x.kind is Kind.ROWS and axis_of(axis, x.rank) == x.axis:
+        return largest(x, axis, unknown_size())
+    if x.kind is Kind.SIZES or count.kind is Kind.SIZES:
         raise Unknown
-    x, axis, most = given(values), node.integer("axis"), count.number()
-    size = x.sizes[axis_of(axis, x.rank)]
-    if x.kind is not Kind.ROWS or axis_of(axis, x.rank) != x.axis:
-        _check_most(size, most)
+    most = count.number()
+    _check_most(x.sizes[axis_of(axis, x.rank)], most)
     return largest(x, axis, Size(most))
 
 
@@ -88,6 +88,6 @@ OPERATORS = {
     "LRN": Operator(_on_axes, from_first),
     "CumSum": Operator(_on_axes, from_first),
     "BatchNormInference": Operator(_normalized_batch, _flows_through_batch),
-    "TopK": Operator(_largest),
+    "TopK": Operator(_largest, takes_sizes=True),
     "OneHot": Operator(_one_hot),
 }

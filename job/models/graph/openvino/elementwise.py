@@ -10,7 +10,7 @@ import numpy as np
 from cluster_serving.job.models.graph.given import given, only_constants
 from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule, Values, from_first, stops, through
 from cluster_serving.job.models.graph.rules import arithmetic
-from cluster_serving.job.models.graph.rules.elementwise import elementwise
+from cluster_serving.job.models.graph.rules.elementwise import elementwise, wrapped
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, same_place
 from cluster_serving.protocol.inputs import Array
 
@@ -56,9 +56,9 @@ def _sized(compute: arithmetic.Compute | None) -> Rule:
         inputs = [given(values, position) for position in range(len(values))]
         if _is_aligned(node) and all(value.elements is not None for value in inputs):
             return arithmetic.computed(inputs, compute)
-        if any(value.kind is Kind.SIZES for value in inputs):
+        if not _is_aligned(node):
             raise Unknown
-        return _all(node, values)
+        return wrapped(inputs) if compute is arithmetic.remainder else elementwise(inputs)
 
     return rule
 

@@ -16,10 +16,11 @@ from cluster_serving.job.models.graph.given import (
 )
 from cluster_serving.job.models.graph.network import Node, Operator, Values, from_first
 from cluster_serving.job.models.graph.openvino.along import axes
-from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces
-from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
+from cluster_serving.job.models.graph.rules import arithmetic, layout, pieces, windows
+from cluster_serving.job.models.graph.rules.along import axes_of, axis_of
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, displaced, numbers, same_place
+from cluster_serving.job.models.graph.value import places as places_of_records
 
 CHECKED = "checked"
 """Attribute of a node whose places are checked before the network computes."""
@@ -89,6 +90,8 @@ def _measured(node: Node, values: Values) -> Value:
 
 
 def _ranged(node: Node, values: Values) -> Value:
+    if any(value is not None and value.counts for value in values):
+        return places_of_records()
     only_constants(values, 0)
     return constant([unknown_size()])
 
@@ -108,15 +111,12 @@ def _parted(node: Node, values: Values) -> list[Value]:
     at = axis_of(axis, x.rank)
     count = len(node.outputs)
     size = x.sizes[at]
-    if x.kind is Kind.ROWS and at == x.axis:
-        raise Unknown
     if node.kind == "Split":
-        part = size.over(Size(count)) or unknown_size()
-        return [resized(x, at, part) for _ in range(count)]
+        return pieces.parted(x, at, [size.over(Size(count)) or unknown_size()] * count)
     parts = axes(values, 2)
     if len(parts) != count:
         raise Unknown
-    return [resized(x, at, unknown_size() if part < 0 else Size(part)) for part in parts]
+    return pieces.parted(x, at, [unknown_size() if part < 0 else Size(part) for part in parts])
 
 
 def _sliced(node: Node, values: Values) -> Value:
@@ -236,6 +236,24 @@ def _place(node: Node, at: int) -> int:
     return at
 
 
+def _scattered(node: Node, values: Values) -> Value:
+    (axis,) = axes(values, 3)
+    return pieces.scattered(given(values), given(values, 1), given(values, 2), axis)
+
+
+def _scattered_points(node: Node, values: Values) -> Value:
+    return pieces.scattered_points(given(values), given(values, 1))
+
+
+def _unique(node: Node, values: Values) -> list[Value]:
+    axis = axes(values)[0] if len(values) > 1 else None
+    return [pieces.unique(given(values), axis)] * len(node.outputs)
+
+
+def _sampled(node: Node, values: Values) -> Value:
+    return windows.sampled(given(values), given(values, 1))
+
+
 def _padded(node: Node, values: Values) -> Value:
     before, behind = (_plain(values, position) for position in (1, 2))
     constant_or_none(values, 3)
@@ -255,7 +273,15 @@ def _resampled(node: Node, values: Values) -> Value:
     only_constants(values)
     if node.version < 4 or any(integers(node, "pads_begin")) or any(integers(node, "pads_end")):
         raise Unknown
-    resized_axes = axes_of(axes(values, position), x.rank)
+    places = range(x.rank) if optional(values, position) is None else axes_of(axes(values, position), x.rank)
+    if node.get("shape_calculation_mode") == "scales":
+        array = given(values, position - 1).load()
+        factors = dict(zip(places, [] if array is None else array.tolist(), strict=True))
+        if windows.scales(x, factors):
+            return displaced()
+        resized_axes = [at for at, factor in factors.items() if factor != 1]
+    else:
+        resized_axes = [*places]
     if x.kind is Kind.ROWS and x.axis in resized_axes:
         raise Unknown
     return same_place(x, [unknown_size() if at in resized_axes else size for at, size in enumerate(x.sizes)])
@@ -269,13 +295,17 @@ OPERATORS = {
     "Broadcast": Operator(_expanded, from_first, takes_sizes=True),
     "Tile": Operator(_tiled, from_first, takes_sizes=True),
     "ShapeOf": Operator(_measured, takes_all=True),
-    "Range": Operator(_ranged),
+    "Range": Operator(_ranged, takes_sizes=True),
     "Concat": Operator(_joined, takes_all=True),
     "Split": Operator(_parted, from_first, picks=True),
     "VariadicSplit": Operator(_parted, from_first, picks=True),
     "Slice": Operator(_sliced, from_first, picks=True, takes_sizes=True),
     "StridedSlice": Operator(_cut_by_steps, from_first, picks=True, takes_sizes=True),
-    "Gather": Operator(_gathered, from_first, picks=True, takes_sizes=True),
+    "Gather": Operator(_gathered, from_first, picks=True, moves=True, takes_sizes=True),
+    **{name: Operator(_scattered, moves=True) for name in ("ScatterElementsUpdate", "ScatterUpdate")},
+    "ScatterNDUpdate": Operator(_scattered_points, moves=True),
+    "Unique": Operator(_unique),
+    "GridSample": Operator(_sampled),
     "EmbeddingBagPackedSum": Operator(_bags),
     "Pad": Operator(_padded),
     "Interpolate": Operator(_resampled),

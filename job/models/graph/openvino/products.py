@@ -10,7 +10,7 @@ from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.rules.layout import turned
 from cluster_serving.job.models.graph.rules.products import einsum, matmul
 from cluster_serving.job.models.graph.size import Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, rows
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, displaced, mixed, rows
 
 _PADDING = {"explicit": "NOTSET", "valid": "VALID", "same_upper": "SAME_UPPER", "same_lower": "SAME_LOWER"}
 _DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
@@ -19,9 +19,11 @@ _DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 def _product(node: Node, values: Values) -> Value:
     one, other = given(values), given(values, 1)
     turns = node.get("transpose_a"), node.get("transpose_b")
-    if min(one.rank, other.rank) < 2 and any(turns):
+    if any(turns) and any(x.kind is not Kind.SIZES and x.rank < 2 for x in (one, other)):
         raise Unknown
-    return matmul(*(turned(x) if turn else x for x, turn in zip((one, other), turns, strict=True)))
+    # What depends on the number of records is turned alike.
+    pairs = zip((one, other), turns, strict=True)
+    return matmul(*(turned(x) if turn and x.kind is not Kind.SIZES else x for x, turn in pairs))
 
 
 def _summed(node: Node, values: Values) -> Value:
@@ -35,6 +37,9 @@ def _attention(node: Node, values: Values) -> Value:
         raise Unknown
     constant_or_none(values, 4)
     scores = matmul(query, turned(key))
+    if scores.kind is Kind.MIXED and not value.is_uniform:
+        # A mask may leave each record itself alone.
+        return displaced()
     if scores.kind is not Kind.ROWS:
         raise Unknown
     if len(values) > 3:
@@ -68,6 +73,8 @@ def _convolved(node: Node, values: Values) -> Value:
         raise Unknown
     channels = weights.sizes[0] if count == 1 else weights.sizes[0].times(weights.sizes[1])
     window = _window(node, [size.number if size.is_number else None for size in weights.sizes[count + 1 :]])
+    if windows.moves(x, window):
+        return displaced()
     return windows.windowed(x, channels, [window.moved(at, size) for at, size in enumerate(x.sizes[2:])])
 
 
@@ -92,9 +99,13 @@ def _recurrent(node: Node, values: Values) -> list[Value]:
     """Return all states, and the last ones, of a layer with the batch in front."""
     states = 2 if node.kind == "LSTMSequence" else 1
     x = given(values)
-    if node.version < 5 or len(values) != states + 5 or x.kind is not Kind.ROWS or x.rank != 3 or x.axis != 0:
+    if node.version < 5 or len(values) != states + 5 or x.kind is not Kind.ROWS or x.rank != 3 or x.axis == 2:
         raise Unknown
     only_constants(values, states + 2)
+    if x.axis == 1:
+        if x.is_uniform or given(values, states + 3).is_zero():
+            raise Unknown
+        return [mixed() for _ in node.outputs]
     # The first states, and the lengths.
     for position in range(1, states + 2):
         value = given(values, position)
@@ -107,12 +118,12 @@ def _recurrent(node: Node, values: Values) -> list[Value]:
 
 
 OPERATORS = {
-    "MatMul": Operator(_product, through, scales=True),
+    "MatMul": Operator(_product, through, scales=True, takes_sizes=True),
     "Einsum": Operator(_summed, through, scales=True),
     "ScaledDotProductAttention": Operator(_attention),
     **{name: Operator(_convolved, from_first, scales=True) for name in ("Convolution", "GroupConvolution")},
     **{f"{name}BackpropData": Operator(_spread) for name in ("Convolution", "GroupConvolution")},
     "AvgPool": Operator(_pooled, from_first),
     "MaxPool": Operator(_pooled),
-    **{f"{name}Sequence": Operator(_recurrent) for name in ("LSTM", "GRU", "RNN")},
+    **{f"{name}Sequence": Operator(_recurrent, takes_sizes=True) for name in ("LSTM", "GRU", "RNN")},
 }

@@ -43,10 +43,8 @@ def largest(x: Value, axis: int, size: Size) -> list[Value]:
     """Return the results of an operator that takes the largest elements on an axis: these, and their places."""
     found = resized(x, axis, size)
     if found.kind is Kind.MIXED:
-        if x.rank == 1 and size.has_batch:
-            # Records in the order of their lengths come back to their places.
-            raise Unknown
-        return [displaced()] * 2
+        # Records in the order of their lengths come back to their places.
+        return [displaced(is_order=x.rank == 1)] * 2
     return [found] * 2
 
 

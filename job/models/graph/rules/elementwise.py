@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Shape, Unknown, Value, constant, mixed, rows
+from cluster_serving.job.models.graph.value import Kind, Shape, Unknown, Value, constant, displaced, mixed, rows
 
 
 def elementwise(values: Sequence[Value]) -> Value:
     """Return the result of tensors whose shapes are aligned at their last axes."""
-    shape = broadcast([value.sizes for value in values])
     batched = [value for value in values if value.kind is Kind.ROWS]
-    if len(batched) < len(values) and any(value.kind is not Kind.CONSTANT for value in values if value not in batched):
-        raise Unknown
+    others = [value for value in values if value.kind not in (Kind.ROWS, Kind.CONSTANT)]
+    if others:
+        return _counted(batched, others)
+    shape = broadcast([value.sizes for value in values])
     if not batched:
         return constant(shape)
     first = batched[0]
@@ -25,6 +26,20 @@ def elementwise(values: Sequence[Value]) -> Value:
             raise Unknown
     uniform = all(value.is_uniform for value in batched)
     return rows(shape, len(shape) - first.from_right, first.outer, first.inner, is_uniform=uniform)
+
+
+def _counted(batched: Sequence[Value], others: Sequence[Value]) -> Value:
+    """Return rows that the number of records, or their places, have changed."""
+    is_sizes = all(value.kind is Kind.SIZES for value in others) and any(value.counts for value in others)
+    if not is_sizes or all(value.is_uniform for value in batched):
+        raise Unknown
+    return displaced(is_placed=True)
+
+
+def wrapped(values: Sequence[Value]) -> Value:
+    """Return what is left by a division: records that are counted modulo their number are not in their own places."""
+    found = elementwise(values)
+    return displaced() if found.is_placed else found
 
 
 def _pairs(batched: Sequence[Value]) -> Value:

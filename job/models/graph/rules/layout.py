@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cluster_serving.job.models.graph.rules.along import axes_of, axis_of
 from cluster_serving.job.models.graph.rules.elementwise import broadcast
 from cluster_serving.job.models.graph.size import BATCH, ONE, Size, product, unknown_size
-from cluster_serving.job.models.graph.value import Elements, Kind, Unknown, Value, constant, rows, same_place
+from cluster_serving.job.models.graph.value import Elements, Kind, Unknown, Value, constant, displaced, rows, same_place
 
 
 def transposed(x: Value, order: Sequence[int]) -> Value:
@@ -84,12 +84,28 @@ def _rows_in(x: Value, shape: Sequence[Size | None]) -> Value:
     # In memory, so many times the records stand in blocks of so many elements.
     before = product(x.sizes[: x.axis]).times(x.outer)
     behind = x.inner.times(product(x.sizes[x.axis + 1 :]))
+    if _splits_records(x, shape, axis):
+        return displaced()
     outer, inner = _split(shape[axis] or ONE, before, behind, shape[:axis], shape[axis + 1 :])
     # The axes around it have as many elements as are left, or the tensor does not fit the shape.
     if before.over(outer) is None or behind.over(inner) is None:
         raise Unknown
     known = [unknown_size() if size is None else size for size in shape]
     return rows(known, axis, outer, inner, is_uniform=x.is_uniform)
+
+
+def _splits_records(x: Value, shape: Sequence[Size | None], axis: int) -> bool:
+    """Return True if no axis of the shape has the elements of a record at places that are the same for all records."""
+    known = [size for size in shape if size is not None]
+    if x.is_uniform or len(known) < len(shape) or product(known) != product(x.sizes):
+        return False
+    if not all(size.is_number for at, size in enumerate(known) if at != axis):
+        return False
+    before, behind = product(x.sizes[: x.axis]).times(x.outer), x.inner.times(product(x.sizes[x.axis + 1 :]))
+    if not (before.is_number and behind.is_number):
+        return False
+    front, rest = product(known[:axis]), product(known[axis + 1 :])
+    return before.over(front) is None or behind.over(rest) is None
 
 
 def _split(
@@ -129,6 +145,9 @@ def expanded(x: Value, target: Elements) -> Value:
     if at is None:
         return constant(shape)
     if x.kind is Kind.ROWS:
+        if sum(size.has_batch for size in shape) > 1 and not x.is_uniform:
+            # Each record stands at the places of all others, too.
+            return displaced()
         if at != len(shape) - x.from_right:
             raise Unknown
         return same_place(x, shape, at)

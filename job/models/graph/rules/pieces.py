@@ -100,6 +100,16 @@ def sliced(x: Value, axis: int, start: int | None, end: Size | None, step: int |
     raise Unknown
 
 
+def parted(x: Value, axis: int, sizes: Sequence[Size]) -> list[Value]:
+    """Return the parts of an axis that have these sizes."""
+    at = axis_of(axis, x.rank)
+    if x.kind is not Kind.ROWS or x.axis != at:
+        return [resized(x, at, size) for size in sizes]
+    if x.is_uniform:
+        raise Unknown
+    return [displaced() for _ in sizes]
+
+
 def picked(x: Value, axis: int, sizes: Sequence[Size]) -> Value:
     """Return one record of all, in the place of the batch."""
     return mixed((*x.sizes[:axis], *sizes, *x.sizes[axis + 1 :]), is_whole=True)
@@ -149,6 +159,36 @@ def gathered_elements(x: Value, places: Value, axis: int) -> Value:
     if x.axis == at or (x.axis, x.outer, x.inner) != (places.axis, places.outer, places.inner):
         raise Unknown
     return rows(places.sizes, x.axis, x.outer, x.inner)
+
+
+def scattered(x: Value, places: Value, updates: Value, axis: int) -> Value:
+    """Return a tensor with other elements at some places of an axis; places of one dimension are those of slices."""
+    at = axis_of(axis, x.rank)
+    if places.kind is Kind.ROWS and not places.is_uniform and (places.rank == 1 or places.axis == at):
+        # Several records may be at one place, or at that of another one.
+        return displaced()
+    if any(value.kind is not Kind.ROWS for value in (x, places, updates)):
+        raise Unknown
+    if len({(value.rank, value.axis, value.outer, value.inner) for value in (x, places, updates)}) > 1 or at == x.axis:
+        raise Unknown
+    return same_place(replace(x, is_uniform=False), x.sizes)
+
+
+def scattered_points(x: Value, places: Value) -> Value:
+    """Return a tensor with other elements at places that are numbered on its first axes."""
+    depth = places.sizes[-1]
+    if places.kind is not Kind.ROWS or places.is_uniform or not depth.is_number or places.axis == places.rank - 1:
+        raise Unknown
+    if x.kind is Kind.ROWS and x.axis >= depth.number:
+        raise Unknown
+    return displaced()
+
+
+def unique(x: Value, axis: int | None) -> Value:
+    """Return each element once, or each slice of an axis."""
+    if x.kind is not Kind.ROWS or x.is_uniform or (axis is not None and axis_of(axis, x.rank) != x.axis):
+        raise Unknown
+    return displaced()
 
 
 def padded(x: Value, before: Sequence[int | None], behind: Sequence[int | None]) -> Value:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from cluster_serving.job.models.graph.rules.elementwise import broadcast, elementwise
 from cluster_serving.job.models.graph.rules.layout import transposed, unsqueezed
 from cluster_serving.job.models.graph.size import Size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, mixed, rows, same_place
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, displaced, mixed, rows, same_place
 
 
 def matmul(one: Value, other: Value) -> Value:
     """Return the product of matrices in the last two axes, as numpy has it."""
+    if Kind.SIZES in (one.kind, other.kind):
+        return _weighted(one, other)
     if one.rank < 2 or other.rank < 2:
         return _vectors(one, other)
     shape = (*broadcast([one.sizes[:-2], other.sizes[:-2]]), one.sizes[-2], other.sizes[-1])
@@ -31,6 +33,14 @@ def matmul(one: Value, other: Value) -> Value:
         return constant(shape)
     x = one if left else other
     return same_place(x, shape, len(shape) - x.from_right)
+
+
+def _weighted(one: Value, other: Value) -> Value:
+    """Return the product of rows and of numbers that depend on how many they are, such as those below a diagonal."""
+    x, place = (other, min(2, other.rank)) if one.kind is Kind.SIZES else (one, 1)
+    if x.kind is not Kind.ROWS or x.is_uniform or x.from_right != place:
+        raise Unknown
+    return displaced()
 
 
 def _heads(x: Value) -> Value:
@@ -97,6 +107,9 @@ def einsum(equation: str, values: Sequence[Value]) -> Value:
     shape = [sizes[letter] for letter in result]
     if first is None:
         return constant(shape)
+    if len({letter for letter, *_ in batches}) > 1 and not any(value.is_uniform for value in values):
+        # Each row meets each other one.
+        return displaced()
     if len(batches) > 1 or len(set(result)) != len(result):
         raise Unknown
     ((letter, _, _),) = batches

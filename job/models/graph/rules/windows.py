@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, displaced, same_place
+from cluster_serving.job.models.graph.size import BATCH, ONE, Size, unknown_size
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, displaced, rows, same_place
 
 _FIRST = 2
 """First axis over which windows move."""
@@ -45,7 +45,7 @@ class Window:
         return Size((size.number + pads - gap * (width - 1) - 1) // step + 1)
 
 
-def _moved(x: Value, window: Window) -> bool:
+def moves(x: Value, window: Window) -> bool:
     """Return True if windows have several records each."""
     if x.kind is not Kind.ROWS or x.is_uniform or x.axis < _FIRST:
         return False
@@ -65,7 +65,7 @@ def windowed(x: Value, channels: Size, sizes: Sequence[Size]) -> Value:
 def convolved(x: Value, weights: Value, added: Value | None, window: Window) -> Value:
     """Return a convolution with weights `[channels, …]`."""
     _check(x, weights, added)
-    if _moved(x, window):
+    if moves(x, window):
         return displaced()
     return windowed(x, weights.sizes[0], [window.moved(at, size) for at, size in enumerate(x.sizes[2:])])
 
@@ -78,9 +78,23 @@ def spread(x: Value, weights: Value, added: Value | None, groups: int) -> Value:
 
 def pooled(x: Value, window: Window) -> Value:
     """Return the result of windows over each channel of each record."""
-    if _moved(x, window):
+    if moves(x, window):
         return displaced()
     return windowed(x, x.sizes[1], [window.moved(at, size) for at, size in enumerate(x.sizes[2:])])
+
+
+def sampled(x: Value, grid: Value) -> Value:
+    """Return images at places that each record has its own of."""
+    if x.kind is Kind.ROWS and x.axis >= _FIRST and not x.is_uniform:
+        return displaced()
+    if any(value.kind is not Kind.ROWS or value.axis != 0 or value.sizes[0] != BATCH for value in (x, grid)):
+        raise Unknown
+    return rows((x.sizes[0], x.sizes[1], *grid.sizes[1:-1]), 0)
+
+
+def scales(x: Value, factors: Mapping[int, float]) -> bool:
+    """Return True if an image becomes another size on the axis of the batch, by these factors of axes."""
+    return x.kind is Kind.ROWS and not x.is_uniform and factors.get(x.axis, 1) != 1
 
 
 def pooled_globally(x: Value) -> Value:

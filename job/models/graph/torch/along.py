@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule, Values, from_first, stops, through
-from cluster_serving.job.models.graph.rules.along import along, axis_of, largest, reduced
+from cluster_serving.job.models.graph.rules.along import along, axis_of, largest, reduced, resized
 from cluster_serving.job.models.graph.rules.elementwise import elementwise
 from cluster_serving.job.models.graph.size import ONE, Size, unknown_size
 from cluster_serving.job.models.graph.torch.arguments import constants, flag, integers, optional, size, tensor
@@ -79,11 +79,16 @@ def _sorted(node: Node, values: Values) -> list[Value]:
 
 def _largest(node: Node, values: Values) -> list[Value]:
     x, count = tensor(node, values, "self"), size(node, values, "k")
-    if count is not None and count.has_batch:
-        raise Unknown
     axis = node.integer("dim")
+    if count is not None and count.has_batch and not (x.kind is Kind.ROWS and axis_of(axis, x.rank) == x.axis):
+        raise Unknown
     found, places = largest(x, axis, count or unknown_size())
     return [found, _place(x, axis, places)]
+
+
+def _transformed(node: Node, values: Values) -> Value:
+    """Return the spectrum of an axis, or what has this spectrum."""
+    return resized(tensor(node, values, "self"), node.integer("dim"), unknown_size())
 
 
 def _normalized(node: Node, values: Values) -> list[Value]:
@@ -131,6 +136,8 @@ def _normalized_channels(node: Node, values: Values) -> list[Value]:
     """Return what each channel of each record, or some channels of it, make of themselves; the batch is in front."""
     constants(node, values, "weight", "bias", "running_mean", "running_var")
     x = tensor(node, values, "input")
+    if x.rank > 2 and x.kind is Kind.ROWS and x.axis > 1 and not x.is_uniform:
+        return [displaced()]
     if x.rank < 2 or (x.kind is Kind.ROWS and x.axis != 0) or ("instance" in node.kind and x.rank < 3):
         raise Unknown
     return [same_place(x, x.sizes)]
@@ -155,9 +162,8 @@ def _one_hot(node: Node, values: Values) -> Value:
 def _turned(node: Node, values: Values) -> Value:
     """Return elements that change their places on some axes."""
     x = tensor(node, values, "self")
-    axes = {axis_of(axis, x.rank) for axis in integers(node, "dims")}
-    if not axes:
-        raise Unknown
+    # Without axes, all elements are one row.
+    axes = {axis_of(axis, x.rank) for axis in integers(node, "dims") or range(x.rank)}
     if x.kind is Kind.ROWS and x.axis in axes:
         return _displaced(x)
     return same_place(x, x.sizes)
@@ -190,7 +196,9 @@ OPERATORS = {
         from_first,
     ),
     # A norm of order 0 counts what is not zero.
-    **_operators("linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim", _reduced),
+    **_operators(
+        "linalg_vector_norm.default norm.Scalar norm.ScalarOpt_dim median.default nanmedian.default", _reduced
+    ),
     **_operators("any.dim any.dims any.default all.dim all.dims all.default", _reduced),
     **_operators("max.dim min.dim median.dim mode.default kthvalue.default", _with_places),
     **_operators("argmax.default argmin.default", _argument),
@@ -200,6 +208,7 @@ OPERATORS = {
     **_operators("cummax.default cummin.default", _greatest),
     **_operators("sort.default sort.stable argsort.default argsort.stable", _sorted),
     **_operators("topk.default", _largest),
+    **_operators("fft_fft.default fft_ifft.default fft_rfft.default fft_irfft.default", _transformed),
     **_operators(
         "layer_norm.default native_layer_norm.default rms_norm.default _fused_rms_norm.default", _normalized, _keeps
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule, Values, from_first, stops, through
 from cluster_serving.job.models.graph.rules import arithmetic
 from cluster_serving.job.models.graph.rules.along import axis_of, resized
-from cluster_serving.job.models.graph.rules.elementwise import elementwise
+from cluster_serving.job.models.graph.rules.elementwise import elementwise, wrapped
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
 from cluster_serving.job.models.graph.torch.arguments import constants, flag, tensor
 from cluster_serving.job.models.graph.value import UNKNOWN, Kind, Unknown, Value, same_place
@@ -21,6 +21,10 @@ def changed(node: Node, values: Values) -> Value:
 
 def _all(node: Node, values: Values) -> Value:
     return elementwise([value for value in values if value is not None])
+
+
+def _wrapped(node: Node, values: Values) -> Value:
+    return wrapped([value for value in values if value is not None])
 
 
 def _scaled(node: Node, values: Values) -> Value:
@@ -124,7 +128,9 @@ def _not(compute: arithmetic.Compute) -> arithmetic.Compute:
 
 
 def _operators(names: str, rule: Rule, flows: Flow = stops, *, scales: bool = False) -> dict[str, Operator]:
-    return {name: Operator(rule, flows, is_elementwise=True, scales=scales) for name in names.split()}
+    takes_sizes = rule in (_all, _scaled, _wrapped)
+    operator = Operator(rule, flows, is_elementwise=True, scales=scales, takes_sizes=takes_sizes)
+    return dict.fromkeys(names.split(), operator)
 
 
 def _overloads(names: str, *overloads: str) -> str:
@@ -137,14 +143,14 @@ _SMOOTH = (
     "sqrt square tan tanh"
 )
 _BLUNT = "abs ceil clamp clamp_max clamp_min floor hardsigmoid hardtanh relu6 round trunc"
-_COMPARISONS = "eq ge gt le lt ne bitwise_and bitwise_or bitwise_xor fmod remainder"
+_COMPARISONS = "eq ge gt le lt ne bitwise_and bitwise_or bitwise_xor"
 _PAIRS = "copysign floor_divide maximum minimum"
 _SIGNS = "__and__ __or__ __xor__ __lshift__ __rshift__"
 
 UNEXPLAINED = ("truediv", "neg", "mod", "pow", "any")
 """Operators on numbers whose results are not known, but for what they depend on; `any` is any other operator."""
 
-POINTWISE = Operator(_all)
+POINTWISE = Operator(_all, takes_sizes=True)
 """An operator of which PyTorch says that it is pointwise."""
 
 OPERATORS = {
@@ -152,6 +158,7 @@ OPERATORS = {
     # Of these, what is mixed may be lost.
     **_operators(_overloads(_BLUNT, "default"), changed),
     **_operators(_overloads(_COMPARISONS, "Tensor", "Scalar"), _all),
+    **_operators(_overloads("fmod remainder", "Tensor", "Scalar"), _wrapped),
     **_operators(_overloads(_PAIRS, "default"), _all),
     **_operators(_overloads(_SIGNS, "Tensor", "Scalar"), _all),
     **_operators("clamp.Tensor masked_fill.Scalar masked_fill.Tensor lerp.Scalar lerp.Tensor", _all),
@@ -171,10 +178,11 @@ OPERATORS = {
     **_operators(_overloads("dropout alpha_dropout feature_dropout native_dropout", "default"), _dropped),
     **_operators("prelu.default _prelu_kernel.default", _by_channel),
     **_operators("glu.default", _gated),
-    "operator.add": Operator(_number(_size(arithmetic.added)), takes_sizes=True),
-    "operator.sub": Operator(_number(arithmetic.subtracted), takes_sizes=True),
-    "operator.mul": Operator(_number(arithmetic.multiplied), takes_sizes=True),
-    "operator.floordiv": Operator(_number(_size(arithmetic.divided)), takes_sizes=True),
+    "operator.add": Operator(_number(_size(arithmetic.added)), through, takes_sizes=True),
+    "operator.sub": Operator(_number(arithmetic.subtracted), through, takes_sizes=True),
+    "operator.mul": Operator(_number(arithmetic.multiplied), through, takes_sizes=True),
+    "operator.floordiv": Operator(_number(_size(arithmetic.divided)), through, takes_sizes=True),
+    "operator.sym_float": Operator(_number(arithmetic.same), through, takes_sizes=True),
     "operator.eq": Operator(_number(arithmetic.equal), takes_sizes=True),
     "operator.ne": Operator(_number(_not(arithmetic.equal)), takes_sizes=True),
     "operator.lt": Operator(_number(arithmetic.less), takes_sizes=True),
@@ -182,5 +190,5 @@ OPERATORS = {
     "operator.ge": Operator(_number(_not(arithmetic.less)), takes_sizes=True),
     "operator.le": Operator(_number(_not(lambda one, other: arithmetic.less(other, one))), takes_sizes=True),
     "operator.not": Operator(_number(lambda one: arithmetic.equal(one, Size(0))), takes_sizes=True),
-    **{f"operator.{name}": Operator(_number(None), takes_sizes=True) for name in UNEXPLAINED},
+    **{f"operator.{name}": Operator(_number(None), through, takes_sizes=True) for name in UNEXPLAINED},
 }

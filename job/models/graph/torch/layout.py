@@ -11,7 +11,7 @@ from cluster_serving.job.models.graph.rules import layout
 from cluster_serving.job.models.graph.rules.along import axes_of, axis_of, resized
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
 from cluster_serving.job.models.graph.torch.arguments import Taken, integers, size, sizes, tensor
-from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, rows
+from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, places, rows
 from cluster_serving.job.models.graph.value import numbers as of_numbers
 
 
@@ -153,7 +153,7 @@ def _ranged(node: Node, values: Values) -> Value:
         size(node, values, name) for name in ("start", "end", "step") if name in node.attributes
     ]
     if any(bound is not None and bound.has_batch for bound in bounds):
-        raise Unknown
+        return places()
     end = bounds[0] if len(bounds) == 1 else bounds[1]
     begins_at_zero = len(bounds) == 1 or bounds[0] == Size(0)
     if begins_at_zero and len(bounds) < 3 and end is not None:

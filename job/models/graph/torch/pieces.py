@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cluster_serving.job.models.graph.given import refuse_sizes
 from cluster_serving.job.models.graph.network import Flow, Node, Operator, Rule, Values, from_first, stops
 from cluster_serving.job.models.graph.rules import pieces
@@ -11,7 +9,7 @@ from cluster_serving.job.models.graph.rules.along import axis_of, resized
 from cluster_serving.job.models.graph.rules.elementwise import broadcast
 from cluster_serving.job.models.graph.rules.layout import unsqueezed
 from cluster_serving.job.models.graph.size import ONE, Size, product, unknown_size
-from cluster_serving.job.models.graph.torch.arguments import Taken, size, sizes, tensor, tensors
+from cluster_serving.job.models.graph.torch.arguments import Taken, optional, size, sizes, tensor, tensors
 from cluster_serving.job.models.graph.value import Kind, Unknown, Value, constant, same_place
 
 _END = Size(2**63 - 1)
@@ -38,13 +36,6 @@ def _stacked(node: Node, values: Values) -> Value:
     return pieces.concatenated([unsqueezed(value, [axis]) for value in given], axis)
 
 
-def _parted(x: Value, axis: int, found: list[Size]) -> list[Value]:
-    at = axis_of(axis, x.rank)
-    if x.kind is Kind.ROWS and x.axis == at:
-        raise Unknown
-    return [resized(x, at, one) for one in found]
-
-
 def _split(node: Node, values: Values) -> list[Value]:
     """Return parts of these sizes, or all of one size but for the last one."""
     x = tensor(node, values, "self")
@@ -56,20 +47,21 @@ def _split(node: Node, values: Values) -> list[Value]:
         each, whole = node.integer(name), x.sizes[axis_of(node.integer("dim"), x.rank)]
         if whole.is_number:
             found = [Size(min(each, whole.number - start)) for start in range(0, whole.number, each)]
-    return _parted(x, node.integer("dim"), found)
+    return pieces.parted(x, node.integer("dim"), found)
 
 
 def _chunked(node: Node, values: Values) -> list[Value]:
     x = tensor(node, values, "self")
     whole = x.sizes[axis_of(node.integer("dim"), x.rank)]
     exact = whole.over(Size(node.integer("chunks")))
-    return _parted(x, node.integer("dim"), [exact or unknown_size() for _ in node.outputs])
+    return pieces.parted(x, node.integer("dim"), [exact or unknown_size() for _ in node.outputs])
 
 
 def _unbound(node: Node, values: Values) -> list[Value]:
     x = tensor(node, values, "self")
     axis = axis_of(node.integer("dim"), x.rank)
-    return [_without(part, axis) for part in _parted(x, axis, [ONE for _ in node.outputs])]
+    parts = pieces.parted(x, axis, [ONE for _ in node.outputs])
+    return [part if part.kind is Kind.PERHAPS else _without(part, axis) for part in parts]
 
 
 def _without(x: Value, axis: int) -> Value:
@@ -151,16 +143,25 @@ def _gathered(node: Node, values: Values) -> Value:
 
 
 def _scattered(node: Node, values: Values) -> Value:
-    """Return rows with other elements at some places of an axis that is not that of the batch."""
-    x = tensor(node, values, "self")
-    given = [value for value in values if value is not None and value.rank]
-    if any(value.kind is not Kind.ROWS for value in given) or any(value.rank != x.rank for value in given):
+    """Return a tensor with other elements at some places of an axis."""
+    x, places = tensor(node, values, "self"), tensor(node, values, "index")
+    updates = optional(node, values, "source" if "source" in node.attributes else "src")
+    return pieces.scattered(x, places, places if updates is None else updates, node.integer("dim"))
+
+
+def _put(node: Node, values: Values) -> Value:
+    """Return a tensor with other elements at the places of one axis."""
+    x, places = tensor(node, values, "self"), tensors(node, values, "indices")
+    found = [(axis, place) for axis, place in enumerate(places) if place is not None]
+    if len(found) != 1:
         raise Unknown
-    if len({(value.axis, value.outer, value.inner) for value in given}) > 1:
-        raise Unknown
-    if axis_of(node.integer("dim"), x.rank) == x.axis:
-        raise Unknown
-    return same_place(replace(x, is_uniform=False), x.sizes)
+    ((axis, place),) = found
+    return pieces.scattered(x, place, tensor(node, values, "values"), axis)
+
+
+def _unique(node: Node, values: Values) -> list[Value]:
+    axis = node.integer("dim") if node.get("dim") is not None else None
+    return [pieces.unique(tensor(node, values, "self"), axis)] * len(node.outputs)
 
 
 def _padded(node: Node, values: Values) -> Value:
@@ -230,14 +231,23 @@ OPERATORS = {
     **_operators("select.int", _selected, from_first, picks=True),
     **_operators("slice.Tensor", _sliced, from_first, picks=True),
     **_operators("narrow.default", _narrowed, from_first, picks=True),
-    **{name: Operator(_taken, from_first, picks=True) for name in ("index_select.default",)},
+    "index_select.default": Operator(_taken, from_first, picks=True, moves=True),
     "embedding.default": Operator(_looked_up),
-    "index.Tensor": Operator(_indexed),
-    "gather.default": Operator(_gathered),
+    "index.Tensor": Operator(_indexed, moves=True),
+    "gather.default": Operator(_gathered, moves=True),
     **{
-        name: Operator(_scattered)
-        for name in ("scatter.src", "scatter.value", "scatter_add.default", "scatter_reduce.two")
+        name: Operator(_scattered, moves=True)
+        for name in (
+            "scatter.src",
+            "scatter.value",
+            "scatter_add.default",
+            "scatter_reduce.two",
+            "index_add.default",
+            "index_copy.default",
+        )
     },
+    "index_put.default": Operator(_put, moves=True),
+    **{name: Operator(_unique) for name in ("_unique2.default", "unique_consecutive.default", "unique_dim.default")},
     **_operators(
         "constant_pad_nd.default pad.default reflection_pad1d.default reflection_pad2d.default "
         "reflection_pad3d.default replication_pad1d.default replication_pad2d.default replication_pad3d.default",

@@ -180,6 +180,9 @@ def _pooled_to(node: Node, values: Values) -> list[Value]:
     count = _dimensions(node)
     if x is None or x.rank != count + 2:
         raise Unknown
+    factors = node.get("scale_factors")
+    if isinstance(factors, list) and windows.scales(x, dict(enumerate(factors, start=2))):
+        return [displaced()]
     found: Sequence[Size | None] = [None] * count
     if node.get("output_size") is not None:
         found = sizes(node, values, "output_size")
@@ -191,10 +194,7 @@ def _pooled_to(node: Node, values: Values) -> list[Value]:
 
 def _sampled(node: Node, values: Values) -> Value:
     """Return images at places that each record has its own of."""
-    x, grid = tensor(node, values, "input"), tensor(node, values, "grid")
-    if any(value.kind is not Kind.ROWS or value.axis != 0 or value.sizes[0] != BATCH for value in (x, grid)):
-        raise Unknown
-    return rows((x.sizes[0], x.sizes[1], *grid.sizes[1:-1]), 0)
+    return windows.sampled(tensor(node, values, "input"), tensor(node, values, "grid"))
 
 
 def _recurrent(node: Node, values: Values) -> list[Value]:
@@ -236,7 +236,10 @@ def _operators(names: str, rule: Rule, flows: Flow = stops, *, scales: bool = Fa
 
 
 OPERATORS = {
-    **_operators("matmul.default mm.default bmm.default mv.default", _product, through, scales=True),
+    **{
+        f"{name}.default": Operator(_product, through, scales=True, takes_sizes=True)
+        for name in ("matmul", "mm", "bmm", "mv")
+    },
     **_operators("linear.default", _linear, _flows_into_product),
     **_operators("addmm.default baddbmm.default", _product_and_sum, _flows_from_factor),
     **_operators("einsum.default", _summed, through, scales=True),

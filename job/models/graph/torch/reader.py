@@ -20,6 +20,9 @@ _INLINED = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4}
 """Operators that call a part of the program as it is: name → position of this part, which its inputs follow."""
 
 
+_INDEXED = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default)
+
+
 def read(module: fx.GraphModule, inputs: Mapping[str, Sizes | None], outputs: Sequence[str]) -> Graph | None:
     """Return the graph of a program; None if it has other inputs or outputs.
 
@@ -111,9 +114,9 @@ def _count(node: fx.Node) -> int | None:
 
 
 def _kind(node: fx.Node) -> str:
-    if node.target is torch.ops.aten.index.Tensor and not all(map(_has_places, pytree.tree_leaves(node.args[1]))):
+    if node.target in _INDEXED and not all(map(_has_places, pytree.tree_leaves(node.args[1]))):
         return "mask"
-    if getattr(node.target, "__module__", "") == operator.add.__module__:
+    if getattr(node.target, "__module__", "") in (operator.add.__module__, torch.sym_float.__module__):
         return f"{NUMBERS}{getattr(node.target, '__name__', '')}"
     return str(node.target)
 

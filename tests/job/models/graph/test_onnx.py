@@ -94,7 +94,55 @@ MIXED = {
         "Slice 'f'",
     ),
 }
+COUNT = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "nil"], ["n"])]
+KEYS = [node("ReduceSum", ["x", "one"], ["k"], keepdims=0)]
 PERHAPS = {
+    "the number of records": [*COUNT, node("Cast", ["n"], ["f"], to=1), node("Mul", ["x", "f"], ["y"])],
+    "the place in the call": [
+        *COUNT,
+        node("Range", ["nil", "n", "unit"], ["p"]),
+        node("Cast", ["p"], ["f"], to=1),
+        node("Unsqueeze", ["f", "one"], ["u"]),
+        node("Add", ["x", "u"], ["y"]),
+    ],
+    "places by a number modulo that of the records": [
+        *COUNT,
+        *KEYS,
+        node("Cast", ["k"], ["i"], to=7),
+        node("Mod", ["i", "n"], ["p"]),
+        node("Gather", ["x", "p"], ["y"]),
+    ],
+    "places in the order of records": [
+        *KEYS,
+        node("TopK", ["k", "one"], ["v", "o"], axis=0),
+        node("Cast", ["o"], ["f"], to=1),
+        node("Unsqueeze", ["f", "one"], ["u"]),
+        node("Add", ["x", "u"], ["y"]),
+    ],
+    "sums over the records of a kind": [
+        *KEYS,
+        node("Cast", ["k"], ["i"], to=7),
+        node("ScatterElements", ["scale", "i", "k"], ["t"], reduction="add"),
+        node("Gather", ["t", "i"], ["y"]),
+    ],
+    "kinds of records": [
+        *KEYS,
+        node("Unique", ["k"], ["u", "i", "r", "c"]),
+        node("Gather", ["c", "r"], ["g"]),
+        node("Cast", ["g"], ["y"], to=1),
+    ],
+    "records as steps of a signal": [
+        node("Transpose", ["x"], ["t"]),
+        node("Unsqueeze", ["t", "zero"], ["u"]),
+        node("Resize", ["u", "", "half"], ["r"], mode="linear"),
+        node("Squeeze", ["r", "zero"], ["y"]),
+    ],
+    "records as columns": [node("Transpose", ["x"], ["t"]), node("Reshape", ["t", "t4"], ["y"])],
+    "halves in another order": [
+        node("Split", ["x"], ["a", "b"], axis=0),
+        node("Concat", ["b", "a"], ["y"], axis=0),
+    ],
+    "each record beside each": [node("Einsum", ["x", "x"], ["y"], equation="bi,ci->bc")],
     "a mean, times nothing": [
         node("ReduceMean", ["x"], ["m"], axes=[0]),
         node("Mul", ["m", "nothing"], ["z"]),
@@ -123,11 +171,22 @@ PERHAPS = {
     ],
 }
 UNKNOWN = {
-    "the number of records": [
-        node("Shape", ["x"], ["s"]),
-        node("Gather", ["s", "nil"], ["n"]),
-        node("Cast", ["n"], ["f"], to=1),
-        node("Mul", ["x", "f"], ["y"]),
+    "records in an order, and back": [
+        *KEYS,
+        node("TopK", ["k", "one"], ["v", "o"], axis=0),
+        node("TopK", ["o", "one"], ["w", "r"], axis=0),
+        node("Gather", ["x", "o"], ["q"]),
+        node("Gather", ["q", "r"], ["y"]),
+    ],
+    "elements that are counted through all records": [
+        *COUNT,
+        *KEYS,
+        node("Cast", ["k"], ["i"], to=7),
+        node("Range", ["nil", "n", "unit"], ["p"]),
+        node("Mul", ["p", "four"], ["q"]),
+        node("Add", ["i", "q"], ["j"]),
+        node("Reshape", ["x", "last"], ["f"]),
+        node("Gather", ["f", "j"], ["y"]),
     ],
     "places of the largest elements in memory": [
         node("Unsqueeze", ["x", "one"], ["u"]),
@@ -145,6 +204,7 @@ UNKNOWN = {
     "a tensor of nowhere": [node("Relu", ["nowhere"], ["y"])],
     "a batch that loses its axis": [node("Unsqueeze", ["x", "one"], ["u"]), node("Squeeze", ["u"], ["y"])],
 }
+WEIGHTS |= {"unit": np.array(1), "half": np.array([1, 1, 0.5], np.float32), "t4": np.array([-1, 4])}
 WEIGHTS |= {"nil": np.array(0), "t": np.array([-1, 4]), "far": np.array(1e38, np.float32)}
 WEIGHTS |= {"least": np.array(1.73, np.float32), "most": np.array(1.74, np.float32)}
 

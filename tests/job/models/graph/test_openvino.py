@@ -64,6 +64,17 @@ def batch_of(x, *rest):
     return op.concat([size, whole(*rest)], 0) if rest else size
 
 
+def attention(x):
+    together = op.unsqueeze(x, whole(0))
+    return op.squeeze(op.scaled_dot_product_attention(together, together, together), whole(0))
+
+
+def grouped(x):
+    kinds = op.convert(op.reduce_sum(x, whole(1), False), "i64")
+    sums = op.scatter_elements_update(numbers(9), kinds, op.convert(kinds, "f32"), whole(0), "sum")
+    return op.gather(sums, kinds, op.constant(np.int64(0)))
+
+
 def lstm(x):
     state = op.broadcast(op.constant(np.float32(0)), batch_of(x, 1, 5))
     steps = op.broadcast(op.constant(np.int64(4)), batch_of(x))
@@ -168,6 +179,14 @@ LOOKUPS = {
     "rows of all records": (lambda x: op.gather(x, x, op.constant(np.int64(0))), None),
 }
 PERHAPS = {
+    "the number of records": ((4,), lambda x: op.multiply(x, op.convert(batch_of(x), "f32"))),
+    "records as images": (
+        (4,),
+        lambda x: op.interpolate(x, op.constant(np.array([2], np.float32)), "nearest", "scales", axes=whole(0)),
+    ),
+    "attention between records": ((4,), attention),
+    "sums over the records of a kind": ((4,), grouped),
+    "kinds of records": ((4,), lambda x: op.unique(x).output(0)),
     "records in the order of their sizes": (
         (4,),
         lambda x: op.topk(x, op.constant(np.int64(1)), 0, "max", "value").output(0),
@@ -183,7 +202,6 @@ UNKNOWN = {
         lambda x: op.topk(x, op.constant(np.int64(5)), 1, "max", "value").output(0),
     ),
     "an alignment of PaddlePaddle": ((4,), lambda x: op.add(x, numbers(4), "pdpd")),
-    "the number of records": ((4,), lambda x: op.multiply(x, op.convert(batch_of(x), "f32"))),
     "images between records": (
         (3, 8, 8),
         lambda x: op.interpolate(x, whole(5, 3, 16, 16), "linear_onnx", "sizes", axes=whole(0, 1, 2, 3)),

@@ -146,6 +146,19 @@ def written(m, x):
 
 
 IDS = torch.randint(0, 9, (2, 7))
+
+
+def restored(m, x):
+    order = x[:, 0].argsort()
+    return (x[order] * 2)[order.argsort()]
+
+
+def cleared(m, x):
+    y = x.clone()
+    y[y < 0] = 0
+    return y
+
+
 PROVED = {
     "a network of convolutions": lambda: exported(Convolutional().eval(), (2, 3, 32, 32)),
     "an encoder": lambda: exported(Encoder().eval(), IDS, (0, 1)),
@@ -178,6 +191,27 @@ MIXED = {
     "similar records": (lambda: exported(lambda m, x: (x @ x.T).relu() @ x), "aten.matmul.default 'matmul'"),
 }
 PERHAPS = {
+    "numbers in their order": lambda: exported(lambda m, x: x[:, 0].sort(0).values),
+    "places in the order of records": lambda: exported(lambda m, x: x + x[:, 0].argsort().argsort()[:, None]),
+    "the place in the call": lambda: exported(lambda m, x: x + 1e-3 * torch.arange(x.shape[0])[:, None]),
+    "the number of records": lambda: exported(lambda m, x: x * x.shape[0]),
+    "the number of records, times a fraction": lambda: exported(lambda m, x: x * (1 + 1e-3 * x.shape[0])),
+    "places by a number modulo that of the records": lambda: exported(
+        lambda m, x: x[(x.abs().sum(1) * 1000).long() % x.shape[0]]
+    ),
+    "sums over the records of a kind": lambda: exported(
+        lambda m, x: torch.zeros(8, 4).index_add(0, x[:, 0].long().clamp(0, 7), x)[x[:, 0].long().clamp(0, 7)]
+    ),
+    "kinds of records": lambda: exported(lambda m, x: x + x[:, 0].unique(return_inverse=True)[1][:, None]),
+    "a spectrum of records": lambda: exported(lambda m, x: x + torch.fft.rfft(x, 8, 0).abs()[:1]),
+    "images at places of other records": lambda: exported(
+        lambda m, x: functional.grid_sample(x[None, None], torch.stack([x, x], 2)[None], align_corners=False)[0, 0]
+    ),
+    "the sum of all before by a triangle": lambda: exported(
+        lambda m, x: (torch.arange(x.shape[0])[:, None] >= torch.arange(x.shape[0])).float() @ x
+    ),
+    "all elements in a row": lambda: exported(lambda m, x: x.roll(1)),
+    "channels over all records": lambda: exported(lambda m, x: functional.group_norm(x.T[None], 2)[0].T),
     "the record before": lambda: exported(lambda m, x: x + 0.02 * functional.pad(x, (0, 0, 1, 0))[:-1]),
     "records in the order of their sizes": lambda: exported(lambda m, x: x.sort(0).values),
     "records that are chosen": lambda: exported(lambda m, x: torch.where(x > 0, x, x.flip(0))),
@@ -185,9 +219,12 @@ PERHAPS = {
     "a mean, added zero times": lambda: exported(lambda m, x: torch.add(x, x.mean(0), alpha=0)),
 }
 UNKNOWN = {
-    "numbers in their order": lambda: exported(lambda m, x: x[:, 0].sort(0).values),
-    "the place in the call": lambda: exported(lambda m, x: x + 1e-3 * torch.arange(x.shape[0])[:, None]),
-    "the number of records": lambda: exported(lambda m, x: x * x.shape[0]),
+    "records in an order, and back": lambda: exported(restored),
+    "the elements that each record chooses": lambda: exported(lambda m, x: x[torch.arange(x.shape[0]), x.argmax(1)]),
+    "elements that are counted through all records": lambda: exported(
+        lambda m, x: x.reshape(-1)[x.argmax(1) + 4 * torch.arange(x.shape[0])]
+    ),
+    "a mask that is written": lambda: exported(cleared),
     "what drops out": lambda: exported(lambda m, x: functional.dropout(x, 0.5, training=True)),
     "a triangle of the batch": lambda: exported(lambda m, x: x.tril()),
     "random numbers": lambda: exported(lambda m, x: x + torch.rand_like(x)),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cluster_serving.job.models import load_model
 from cluster_serving.job.models.batched import influence
-from cluster_serving.job.models.graph.torch.script import read
+from cluster_serving.job.models.graph.torch.script.reader import read
 from cluster_serving.job.models.graph.walk import Finding, follow
 from cluster_serving.job.options import ModelOptions
 
@@ -272,9 +272,9 @@ class Masked(nn.Module):
 PROVED = [Layers, Recurrent, Lists]
 PROVED_SCRIPTS = [ByRank, Rounds, Given, Sizes]
 MIXED = {Mean: "aten.mean.dim", Part: "aten.mean.dim", ByMethod: "aten.amax.default"}
-PERHAPS = [AnyOf, InOneColumn, InPlace, Shifted, Turned, Before, Distances, Windows, Sorted]
+PERHAPS = [AnyOf, InOneColumn, InPlace, Shifted, Turned, Before, Distances, Windows, Sorted, Count]
 PERHAPS_SCRIPTS = [Condition, While, InRounds, ListInRounds, Item]
-UNKNOWN = [Count, Counted, Masked]
+UNKNOWN = [Counted, Masked]
 UNKNOWN_SCRIPTS = [Choice]
 
 

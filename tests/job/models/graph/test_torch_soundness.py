@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import fx
 
-from cluster_serving.job.models.graph.torch import script
 from cluster_serving.job.models.graph.torch.reader import read
+from cluster_serving.job.models.graph.torch.script import reader as script
 from cluster_serving.job.models.graph.walk import follow
 from tests.job.models.graph.test_soundness import SIZES, check_dependence, check_rows
 
