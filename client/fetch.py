@@ -19,7 +19,7 @@ from cluster_serving.client.result import Result, read_outcome
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import DeadlineExceeded, RedisUnavailable, RequestLost, ResultTimeout
 from cluster_serving.protocol.keys import JobKeys
-from cluster_serving.protocol.redis.connection import address
+from cluster_serving.protocol.redis.connection import address, foreign_key
 from cluster_serving.protocol.results import Fields, encode_error
 from cluster_serving.protocol.scripts import HAS_ENTRY, Call, Procedure, fetch_call, fields_of
 
@@ -27,6 +27,7 @@ SCAN_COUNT = 500
 """Number of keys that Redis scans, or deletes, in one command."""
 
 _EXISTS_TIMEOUT = 1.0
+_UNKNOWN = "; no job of that name has ever run on this Redis: is it the jobName of config.yaml?"
 
 
 def fetch(job: str, uri: str, delete: bool) -> Procedure[Fields | None]:
@@ -119,13 +120,16 @@ def request_lost(job: str) -> RequestLost:
 def result_timeout(client: redis.Redis, job: str, timeout: float, uri: str, chosen: bool = True) -> ResultTimeout:
     """Return the error for a result that is missing after `timeout` seconds.
 
-    Its message has the uri if the caller has chosen it, and tells if no job of that name has ever run on this Redis.
+    Its message has the uri if the caller has chosen it, and tells if no job of that name has ever run on this Redis, or
+    if the job cannot work because of a key of another program.
     """
+    hint = ""
     try:
-        known = bool(client.exists(JobKeys(job).slots()))
-    except RedisError:
-        known = True
-    return _result_timeout(job, timeout, uri, chosen, known)
+        hint = "" if client.exists(JobKeys(job).slots()) else _UNKNOWN
+        client.hlen(JobKeys(job).generations)
+    except RedisError as error:
+        hint = foreign_key(error) or hint
+    return _result_timeout(job, timeout, uri, chosen, hint)
 
 
 async def result_timeout_async(
@@ -136,19 +140,21 @@ async def result_timeout_async(
     Raises:
         RedisUnavailable: If Redis cannot be reached, which explains the missing result.
     """
+    hint = ""
     try:
         async with time_limit(_EXISTS_TIMEOUT):
-            known = bool(await client.exists(JobKeys(job).slots()))
-    except ResponseError:
-        known = True
+            hint = "" if await client.exists(JobKeys(job).slots()) else _UNKNOWN
+            await client.hlen(JobKeys(job).generations)  # type: ignore[misc]
+    except ResponseError as error:
+        # An access list may forbid the second question.
+        hint = foreign_key(error) or hint
     except (RedisError, OSError, asyncio.TimeoutError) as error:
         raise RedisUnavailable(f"Redis at {address(client)} does not answer: {error}") from error
-    return _result_timeout(job, timeout, uri, chosen, known)
+    return _result_timeout(job, timeout, uri, chosen, hint)
 
 
-def _result_timeout(job: str, timeout: float, uri: str, chosen: bool, known: bool) -> ResultTimeout:
+def _result_timeout(job: str, timeout: float, uri: str, chosen: bool, hint: str) -> ResultTimeout:
     request = f"no result for {uri!r} of job {job!r}" if chosen else f"no result from job {job!r}"
-    hint = "" if known else "; no job of that name has ever run on this Redis: is it the jobName of config.yaml?"
     error = ResultTimeout(f"{request} within {round(timeout, 2) or timeout:g} s{hint}")
     error.uri = uri
     return error

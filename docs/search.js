@@ -25,7 +25,6 @@ const FIELDS = {
 // What the theme shows of a paragraph. `asked` (docs/asked.json) has words by which others ask for it, and is not shown.
 const SHOWN = ["title", "text", "path"];
 const SATURATION = 3;
-const COVERED = 0.7;
 const NAMED = 8;
 // A question is one of how to do things more often than of what there is, or of why.
 const KINDS = {"how-to": 1.25, tutorials: 1, reference: 0.9, explanation: 0.8, "coming-from": 0.6};
@@ -198,7 +197,7 @@ class Index {
       // The beginning of a page leads to the rest of it.
       const kind = (KINDS[place.split("/")[0]] ?? 1) * (place.includes("#") ? 1 : 1.15);
       // Several of the words say more than one of them often.
-      const whole = (covered.get(id) / asking) ** COVERED;
+      const whole = covered.get(id) / asking;
       scores.set(id, score * kind * whole * (1 + NAMED * this.named(id, marked, length)));
     }
     const ids = [...scores.keys()].sort((one, other) => scores.get(other) - scores.get(one) || one - other);

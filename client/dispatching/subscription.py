@@ -24,8 +24,8 @@ Handler = Callable[[Optional[bytes]], None]
 """Gets each message of a channel; None if messages may have been lost."""
 
 
-async def _soon(confirmed: asyncio.Event) -> None:
-    async with time_limit(announcements.SUBSCRIBE_TIMEOUT):
+async def _within(seconds: float, confirmed: asyncio.Event) -> None:
+    async with time_limit(seconds):
         await confirmed.wait()
 
 
@@ -69,13 +69,14 @@ class AsyncSubscription:
         if confirmed.is_set():
             return
         try:
-            await _soon(confirmed)
+            await _within(announcements.CONFIRM_TIMEOUT, confirmed)
         except asyncio.TimeoutError:
+            # A Redis that refuses every connection says why.
             with translated(self._client):
                 await self._client.ping()
             try:
                 # The ping may have waited out a lost connection.
-                await _soon(confirmed)
+                await _within(announcements.SUBSCRIBE_TIMEOUT, confirmed)
             except asyncio.TimeoutError:
                 raise RedisUnavailable("Redis does not confirm a subscription") from None
         if key in self._handlers and self._confirmed.get(key) is not confirmed:

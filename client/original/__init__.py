@@ -52,8 +52,8 @@ from cluster_serving.protocol.original import arrow as original_arrow
 from cluster_serving.protocol.original import image_stream
 from cluster_serving.protocol.redis.connection import translated
 
-MODULES = ("zoo.serving.client", "bigdl.serving.client")
-"""Names of the original's client module: up to 0.11, and from 2.0 on."""
+MODULES = ("zoo.serving.client", "bigdl.serving.client", "zoo.serving.api")
+"""Names of the original's client module: up to 0.11, from 2.0 on, and in the first guide."""
 
 _OPTIONAL = ("cv2", "httpx", "yaml")
 
@@ -280,11 +280,11 @@ def install() -> None:
     """Make imports of the original's client module give this module, in this process. Other modules are unchanged."""
     this = sys.modules[install.__module__]
     for name in MODULES:
-        package, _, _ = name.partition(".")
-        for parent in (package, f"{package}.serving"):
-            _ensure_package(parent)
+        parent, _, child = name.rpartition(".")
+        for package in (parent.partition(".")[0], parent):
+            _ensure_package(package)
         sys.modules[name] = this
-        sys.modules[f"{package}.serving"].client = this  # type: ignore[attr-defined]
+        setattr(sys.modules[parent], child, this)
 
 
 def _ensure_package(name: str) -> None:

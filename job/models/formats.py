@@ -81,6 +81,16 @@ TENSORFLOW = (
         frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
         _OF_TENSORFLOW,
     ),
+    # A converter leaves such a file beside the model that it made of it.
+    Format(
+        "TensorFlow frozen graph",
+        ".tensorflow.frozen_graph:FrozenGraph",
+        "tensorflow",
+        (("*.pb",),),
+        frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
+        _OF_TENSORFLOW,
+        yields=True,
+    ),
     Format(
         "TensorFlow checkpoint",
         ".tensorflow.checkpoint:Checkpoint",

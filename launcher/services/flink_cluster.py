@@ -186,6 +186,7 @@ class FlinkCluster:
     def _start(self) -> None:
         say(f"Starting Flink on port {self.address.port}")
         _stop_processes(self.home.path)
+        self.home.put_logs_aside()
         gateway = flink_gateway.settings(self.home, self.address, self.config.flink_options)
         ports = {"rest.port": self.address.port, "jobmanager.rpc.port": _free_port()}
         self._prepare(_HEARTBEATS | ports | gateway)
@@ -291,7 +292,7 @@ def stop(address: Address) -> bool:
     home = FlinkHome(folder(address))
     with locked(home.path):
         stopped = _stop_processes(home.path)
-        remove_files(home.path, keep={home.logs.name})
+        remove_files(home.path, keep={home.logs.name, home.earlier_logs.name})
     return stopped
 
 

@@ -50,6 +50,17 @@ class FlinkHome:
         """Folder of the log files."""
         return self.path / "log"
 
+    @property
+    def earlier_logs(self) -> Path:
+        """Folder of the log files of the cluster before this one."""
+        return self.path / "log.earlier"
+
+    def put_logs_aside(self) -> None:
+        """Make room for the log files of a new cluster, since Flink shows all that lie in the folder as its own."""
+        if self.logs.exists():
+            shutil.rmtree(self.earlier_logs, ignore_errors=True)
+            self.logs.rename(self.earlier_logs)
+
     def log_of(self, job: str) -> Path:
         """Return the file with the output of the last submission of a job."""
         return self.logs / f"submission-{job}.log"

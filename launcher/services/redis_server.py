@@ -28,6 +28,7 @@ from cluster_serving.launcher.services.process import (
 from cluster_serving.launcher.services.redis_version import RedisVersion
 from cluster_serving.protocol.keys import JOBS_KEY
 from cluster_serving.protocol.redis.connection import open_redis
+from cluster_serving.protocol.redis.tls import WrongTLS
 from cluster_serving.protocol.redis.url import HINT
 from cluster_serving.settings.addresses import Address
 
@@ -169,6 +170,8 @@ def check(config: Config) -> None:
         try:
             wait_until(lambda: _has_loaded(client), config.start_timeout)
             version = str(client.info("server")["redis_version"])
+        except WrongTLS as error:
+            raise LaunchError(f"Redis at {config.redis_shown} (redisUrl) cannot be used: {error}") from None
         except AuthenticationError as error:
             if "without any password" in str(error):
                 raise LaunchError(
@@ -183,11 +186,6 @@ def check(config: Config) -> None:
         except (RedisError, OSError, ValueError) as error:
             if config.redis_has_failover:
                 raise LaunchError(f"Redis at {config.redis_shown} (redisUrl) cannot be used: {error}") from None
-            if config.redis_url.startswith("rediss:"):
-                raise LaunchError(
-                    f"Redis at {address} does not answer with TLS, which redisUrl asks for ({error}); if it has none, "
-                    f"set redisUrl: redis://{address}"
-                ) from None
             if is_ours(address):
                 raise LaunchError(
                     f"Redis at {address}, which these commands started, does not answer ({error}); see "

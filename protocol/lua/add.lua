@@ -6,8 +6,8 @@
 
 local limit = tonumber(redis.call('HGET', KEYS[1], 'maxQueueLength') or nil)
 local removed = redis.call('HGET', KEYS[1], 'removed')
-local length = 0
-if limit then length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4]) end
+-- Also without a limit: no slot can read while one of the keys is another program's, and XLEN refuses that.
+local length = redis.call('XLEN', KEYS[2]) + redis.call('XLEN', KEYS[3]) + redis.call('XLEN', KEYS[4])
 local replies, at = {}, 1
 while at < #ARGV do
   local reply

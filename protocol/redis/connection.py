@@ -34,7 +34,6 @@ Client = Union[redis.Redis, redis.asyncio.Redis]
 _ASYNC_CONNECTIONS = 16
 _FOREIGN_KEY = "; another program has a key of the job's name, and cluster-serving-cli doctor names it and what to do"
 _UNPROTECTED = "; that Redis has none: leave it out of the address"
-_NO_TLS = "; the address asks for TLS (rediss://, ssl), and redis:// does not"
 _SCRIPT_LINE = re.compile(r"^(Error running script \(call to \w+\): )?(@user_script: ?\d+: ?)*-?")
 # A full disk, too few replicas, a cluster or a replica without its master, or a replica. redis-py 5 has no classes for
 # some of them, and none for those that a script meets.
@@ -129,7 +128,7 @@ def translated(client: Client) -> Iterator[None]:
     try:
         yield
     except (AuthenticationError, ConnectionError, TimeoutError) as error:
-        remedy = _UNPROTECTED if "without any password" in str(error) else _NO_TLS if _asks_for_tls(client) else ""
+        remedy = _UNPROTECTED if "without any password" in str(error) else ""
         raise RedisUnavailable(f"cannot use Redis at {address(client)}: {error}{remedy}") from error
     except InvalidResponse as error:
         raise RedisUnavailable(f"the server at {address(client)} does not answer as Redis does: {error}") from None
@@ -148,11 +147,6 @@ def translated(client: Client) -> Iterator[None]:
 def foreign_key(error: Exception) -> str:
     """Return what to do if an error of Redis is due to a key of another program; otherwise nothing."""
     return _FOREIGN_KEY if "WRONGTYPE" in str(error) else ""
-
-
-def _asks_for_tls(client: Client) -> bool:
-    kinds = client.connection_pool.connection_class.__mro__
-    return redis.SSLConnection in kinds or redis.asyncio.SSLConnection in kinds
 
 
 def is_lost_connection(error: ServingError) -> bool:

@@ -27,6 +27,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from cluster_serving.protocol.redis.tls import WrongTLS, told
 from cluster_serving.protocol.redis.url import check_login
 
 Node = tuple[str, int]
@@ -147,9 +148,13 @@ class MasterFinder:
         for host, port in self._url.nodes:
             try:
                 with redis.Redis(host=host, port=port, **self._settings) as client:
+                    client.connection_pool.connection_class = told(client.connection_pool.connection_class)
                     reply = client.execute_command(*self._question)
                     if master := self._read(reply, host):
                         return master
+            except WrongTLS:
+                # All nodes are asked in the same way.
+                raise
             except (RedisError, OSError) as error:
                 problems.append(f"{host}:{port}: {error}")
         raise self._unknown(problems)
@@ -160,9 +165,13 @@ class MasterFinder:
         for host, port in self._url.nodes:
             try:
                 async with redis.asyncio.Redis(host=host, port=port, **self._settings) as client:
+                    client.connection_pool.connection_class = told(client.connection_pool.connection_class, True)
                     reply = await client.execute_command(*self._question)  # type: ignore[no-untyped-call]
                     if master := self._read(reply, host):
                         return master
+            except WrongTLS:
+                # All nodes are asked in the same way.
+                raise
             except (RedisError, OSError) as error:
                 problems.append(f"{host}:{port}: {error}")
         raise self._unknown(problems)

@@ -18,6 +18,7 @@ from redis.exceptions import AuthenticationError, ConnectionError, RedisError, R
 from redis.retry import Retry
 
 from cluster_serving.protocol.compat import timeout as time_limit
+from cluster_serving.protocol.redis import addresses
 from cluster_serving.protocol.redis.dedicated import CHECK_TIMEOUT
 
 # Seconds of silence after which a connection is checked before its next use.
@@ -31,7 +32,8 @@ _give_up: ContextVar[float] = ContextVar("give_up", default=0.0)
 def watch_over(pool: Any, asynchronous: bool = False) -> None:
     """Let the connections of a pool find out that they have died, and connect again."""
     base = _AsyncPersistent if asynchronous else _Persistent
-    pool.connection_class = type(pool.connection_class.__name__, (base, pool.connection_class), {})
+    kind = addresses.told(pool.connection_class, asynchronous)
+    pool.connection_class = type(kind.__name__, (base, kind), {})
 
 
 def _keep_alive(connected: Any) -> None:

@@ -17,6 +17,7 @@ from cluster_serving.client.enqueue import DEFAULTS, RequestOptions, split
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.limits import publish_limits
 from cluster_serving.protocol.entry import parse_entry
+from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.keys import PRIORITIES, JobKeys
 from cluster_serving.protocol.redis.connection import connect_async
 from cluster_serving.protocol.results import encode_result
@@ -341,3 +342,16 @@ def test_a_name_that_resembles_an_option_is_an_input_if_it_holds_an_array():
 @pytest.mark.parametrize("timeout", [0, np.float32(0.001)])
 def test_who_does_not_wait_still_sends_a_deadline(timeout):
     assert RequestOptions.waiting(timeout).deadline_ms in (1, 2)
+
+
+@pytest.mark.parametrize("priority", ["high", "normal", "low"])
+def test_a_queue_that_no_slot_can_read_is_refused_for_all_priorities(requests, db, job, priority):
+    foreign = JobKeys(job).stream(priority)
+    db.set(foreign, "5")
+    for asked in PRIORITIES:
+        with pytest.raises(ServingError, match="WRONGTYPE.*another program has a key of the job's name"):
+            requests.enqueue("a", x=np.zeros(1), priority=asked)
+    db.delete(foreign)
+    requests.enqueue("a", x=np.zeros(1), priority=priority)
+    assert db.xlen(foreign) == 1
+    db.delete(foreign)

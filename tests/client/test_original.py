@@ -57,9 +57,10 @@ def test_a_program_of_the_guides_runs_without_an_edit(package, redis_server, ech
     assert (first_path, name) == (str(tmp_path), "__main__")
 
 
-def test_a_star_import_gives_what_the_original_had_imported(tmp_path):
-    program = """
-        from zoo.serving.client import *
+@pytest.mark.parametrize("module", ["zoo.serving.client", "bigdl.serving.client", "zoo.serving.api"])
+def test_a_star_import_gives_what_the_original_had_imported(tmp_path, module):
+    program = f"""
+        from {module} import *
         print(RESULT_PREFIX, [module.__name__ for module in (base64, cv2, httpx, json, np, pa, redis, time, uuid)])
         print(API, InputQueue, OutputQueue, http_json_to_ndarray, http_response_to_ndarray, perdict)
         """

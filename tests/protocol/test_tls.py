@@ -1,15 +1,18 @@
 """TLS with a certificate authority of one's own: a real Redis behind a proxy that speaks TLS, as stunnel does."""
 
 import asyncio
+import re
 
 import numpy as np
 import pytest
 
-from cluster_serving.client import InputQueue
+from cluster_serving.client import InputQueue, announcements
 from cluster_serving.client.aio import AsyncInputQueue
 from cluster_serving.connectors.options import RedisOptions
 from cluster_serving.connectors.slot.redis import connect
 from cluster_serving.protocol.errors import RedisUnavailable
+from cluster_serving.protocol.redis import tls
+from cluster_serving.protocol.redis.tls import WrongTLS
 from tests.support.fixtures.redis_server import free_port
 from tests.support.fixtures.redis_topologies import Server, servers
 from tests.support.fixtures.tls import TLSProxy, write_certificates
@@ -29,11 +32,12 @@ def behind_tls(certificates, tmp_path):
     proxies = []
     with servers() as running:
 
-        def start(*arguments):
+        def start(*arguments, asks=False):
             port = free_port()
             arguments = [str(port) if argument == "PROXY" else argument for argument in arguments]
             server = running(Server(tmp_path, *arguments))
-            proxies.append(TLSProxy(certificates / "server.pem", port, server.port))
+            authority = certificates / "ca.pem" if asks else None
+            proxies.append(TLSProxy(certificates / "server.pem", port, server.port, authority))
             return server, port
 
         yield start
@@ -76,13 +80,62 @@ def test_tls_may_be_an_option_beside_host_and_port(behind_tls, certificates):
     assert server.client.xlen("job") == 2
 
 
-def test_an_authority_that_is_not_trusted_is_refused(behind_tls):
-    _, port = behind_tls()
-    with (
-        InputQueue(url=f"rediss://127.0.0.1:{port}/0") as requests,
-        pytest.raises(RedisUnavailable, match="certificate"),
+def refusals(url):
+    """What each kind of client says of an address that cannot be used."""
+
+    async def predict():
+        async with AsyncInputQueue(name="{job}", url=url) as queue:
+            await queue.predict({"x": np.ones(1)}, timeout=60)
+
+    def enqueue():
+        with InputQueue(name="{job}", url=url) as queue:
+            queue.enqueue("a", x=np.ones(1))
+
+    def ping():
+        with connect(RedisOptions(url, "{job}")) as client:
+            client.ping()
+
+    for ask, kind in (enqueue, RedisUnavailable), (lambda: asyncio.run(predict()), RedisUnavailable), (ping, WrongTLS):
+        with pytest.raises(kind) as raised:
+            ask()
+        assert isinstance(raised.value.__cause__ if kind is RedisUnavailable else raised.value, WrongTLS)
+        yield str(raised.value)
+
+
+def test_a_mistake_about_tls_is_told_by_name(behind_tls, certificates, tmp_path, monkeypatch):
+    monkeypatch.setattr(tls, "_SOON", 0.5)
+    monkeypatch.setattr(announcements, "CONFIRM_TIMEOUT", 0.1)
+    server, port = behind_tls()
+    write_certificates(tmp_path)
+    authority = f"ssl_ca_certs={certificates / 'ca.pem'}"
+    for url, text in (
+        (f"rediss://127.0.0.1:{server.port}?{authority}", "answers without TLS"),
+        (f"rediss+cluster://127.0.0.1:{server.port}?{authority}", "answers without TLS"),
+        (f"redis://127.0.0.1:{port}", "answers with TLS alone"),
+        (f"redis+sentinel://127.0.0.1:{port}/master", "answers with TLS alone"),
+        (f"rediss://127.0.0.1:{port}", "ssl_ca_certs"),
+        (f"rediss://127.0.0.1:{port}?ssl_ca_certs={tmp_path / 'ca.pem'}", "ssl_ca_certs"),
+        (f"rediss://localhost:{port}?{authority}&ssl_check_hostname=true", "'localhost'.*connect by a name"),
+        (f"rediss://127.0.0.1:{port}?ssl_ca_certs={tmp_path / 'none.pem'}", "No such file"),
+        (f"rediss://127.0.0.1:{port}?ssl_ca_certs={__file__}", "ssl_keyfile cannot be read"),
     ):
-        requests.enqueue("a", x=np.zeros(1))
+        for told in refusals(url):
+            assert re.search(text, told), (url, told)
+
+
+def test_a_server_may_ask_for_a_certificate_of_the_client(behind_tls, certificates):
+    _, port = behind_tls(asks=True)
+    url = f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificates / 'ca.pem'}"
+    for told in refusals(url):
+        assert "ssl_certfile" in told
+    own = certificates / "server.pem"
+    assert exchange(f"{url}&ssl_certfile={own}&ssl_keyfile={own}", "job") == [b"a", b"b"]
+
+
+def test_tls_that_takes_long_is_waited_for(behind_tls, certificates, monkeypatch):
+    monkeypatch.setattr(tls, "_SOON", 0.001)
+    _, port = behind_tls()
+    assert exchange(f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificates / 'ca.pem'}", "job") == [b"a", b"b"]
 
 
 def test_a_cluster_speaks_tls(behind_tls, certificates):

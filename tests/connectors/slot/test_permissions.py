@@ -70,6 +70,13 @@ def test_a_renamed_command_is_such_a_refusal(db):
     assert permissions.refusal(db, redis.ConnectionError("lost")) is None
 
 
+def test_a_key_of_another_program_is_such_a_refusal(db, job):
+    db.set(job, "5")
+    with pytest.raises(redis.ResponseError) as refused:
+        db.xlen(job)
+    assert "another program has a key of the job's name" in str(permissions.refusal(db, refused.value))
+
+
 def test_a_slot_that_may_not_read_any_more_is_reported_until_it_may(db, job, monkeypatch):
     monkeypatch.setattr("cluster_serving.connectors.slot.reporting.HEARTBEAT_S", 0.05)
     options = RedisOptions("", job)

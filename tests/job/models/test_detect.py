@@ -50,6 +50,8 @@ def test_a_model_is_told_by_its_file_names(tmp_path, engine):
         (["Net.PTH"], "TorchScript"),
         (["net.h5"], "Keras"),
         (["frozen_graph.pb", "graph_meta.json"], "TensorFlow frozen graph"),
+        (["frozen_graph.pb"], "TensorFlow frozen graph"),
+        (["frozen_graph.pb", "net.xml", "net.bin"], "OpenVINO"),
         (["checkpoint", "net.meta", "net.index", "net.data-00000-of-00001"], "TensorFlow checkpoint"),
         (["net.ckpt", "net.ckpt.meta", "graph_meta.json"], "TensorFlow checkpoint"),
         (["net.onnx", "net.onnx.data"], "ONNX Runtime"),
@@ -96,10 +98,6 @@ def test_a_stray_part_of_another_format_does_not_matter(tmp_path):
             "only a part of a model. Found: saved_model.pb. Expected one of: TensorFlow: saved_model.pb",
         ),
         (["variables/"], "only a part of a model. Found: variables/"),
-        (
-            ["net.pb"],
-            "only a part of a model. Found: net.pb. Expected one of: TensorFlow frozen graph: *.pb and graph_",
-        ),
         (
             ["graph_meta.json"],
             "only a part of a model. Found: graph_meta.json. Expected one of: TensorFlow frozen graph",

@@ -53,6 +53,19 @@ def test_preparing_again_does_no_harm(home):
     assert sorted(path.relative_to(home.path) for path in home.path.rglob("*")) == before
 
 
+def test_a_new_cluster_finds_no_logs_of_the_one_before(tmp_path):
+    home = FlinkHome(tmp_path)
+    home.put_logs_aside()
+    for name in ("first", "second"):
+        home.logs.mkdir()
+        (home.logs / name).touch()
+        home.put_logs_aside()
+        assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == [
+            "log.earlier",
+            f"log.earlier/{name}",
+        ]
+
+
 def test_the_environment_leads_nowhere_outside_the_home(home, monkeypatch):
     monkeypatch.setenv("FLINK_CONF_DIR", "/elsewhere")
     environment = home.environment()

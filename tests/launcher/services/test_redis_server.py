@@ -197,14 +197,10 @@ def test_a_password_that_redis_does_not_have_is_told(config, db):
         client.ping()
 
 
-def test_an_address_that_asks_for_tls_says_so(config):
-    # As a server without TLS does, it does not understand the greeting.
-    with socket.create_server(("127.0.0.1", 0)) as plain:
-        threading.Thread(target=lambda: plain.accept()[0].close(), daemon=True).start()
-        address = config(f"rediss://localhost:{plain.getsockname()[1]}")
-        told = pytest.raises(RedisUnavailable, match=r"for TLS \(rediss://")
-        with redis_server.connect(address) as client, told, translated(client):
-            client.ping()
+def test_an_address_that_asks_for_tls_in_vain_says_so(config, db):
+    port = db.connection_pool.connection_kwargs["port"]
+    with pytest.raises(LaunchError, match="without TLS.*write redis://"):
+        redis_server.check(config(f"rediss://127.0.0.1:{port}"))
 
 
 def supervise(config, *command):

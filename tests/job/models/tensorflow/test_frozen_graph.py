@@ -47,6 +47,26 @@ def test_names_come_from_the_json_in_its_order_and_either_spelling(tmp_path, met
     np.testing.assert_array_equal(half, np.full((3, 1), 7))
 
 
+def test_without_names_the_only_end_of_the_graph_is_the_output(tmp_path):
+    with model_zoo.graph_session() as session:
+        a, b = (tf.compat.v1.placeholder(tf.float32, [None, 2], name) for name in "ab")
+        tf.subtract(b, a, name="difference")
+        model_zoo.save_frozen_graph(tmp_path, session.graph, {}, "frozen_graph.pb")
+    (tmp_path / "graph_meta.json").unlink()
+    model = load(tmp_path)
+    assert list(map(str, model.inputs)) == ["a: float32[?, 2]", "b: float32[?, 2]"]
+    np.testing.assert_array_equal(model.predict([A, B])[0], B - A)
+
+
+def test_without_names_several_ends_are_refused_until_one_is_named(tmp_path):
+    save(tmp_path, {})
+    (tmp_path / "graph_meta.json").unlink()
+    with pytest.raises(ModelError, match=r"does not say what its output is: name it in `outputs`.*difference:0"):
+        load(tmp_path)
+    model = load(tmp_path, outputs=("difference",))
+    np.testing.assert_array_equal(model.predict([A, B])[0], B - A)
+
+
 def test_the_options_may_name_others(tmp_path):
     save(tmp_path, {"input_names": ["a", "b"], "output_names": ["difference"]})
     model = load(tmp_path, inputs=("b:0", "a"), outputs=("halves:0", "difference"))
