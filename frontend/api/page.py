@@ -24,6 +24,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.figures.exposition import Reading
@@ -52,8 +53,6 @@ _HEADERS = {
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    # Without it a browser might mix files of two versions after an upgrade.
-    "cache-control": "no-cache",
 }
 
 
@@ -70,7 +69,7 @@ def routes(front: FrontEnd) -> list[Route]:
 
 
 def _file(path: Path) -> Response:
-    return Response(path.read_bytes(), media_type=mimetypes.guess_type(path.name)[0], headers=_HEADERS)
+    return Validated(path.read_bytes(), mimetypes.guess_type(path.name)[0], _HEADERS)
 
 
 class _Page:

@@ -16,7 +16,8 @@ from cluster_serving.frontend.api.model_docs.schemas import Schema
 from cluster_serving.frontend.api.v2.metadata import is_ranked, outputs
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
-from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.frontend.server.http.responses import Json, dumps
+from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.slots import SlotReport
 
 _VERSION = "/versions/{version}"
@@ -44,7 +45,8 @@ def routes(front: FrontEnd) -> list[Route]:
         name, version = request.path_params["name"], request.path_params.get("version", "")
         model = await front.registry.model(name, version)
         as_texts = front.options.response_format != "json"
-        return Json(document(docs.document(front.admission.has_keys), model, version, as_texts))
+        content = document(docs.document(front.admission.has_keys), model, version, as_texts)
+        return Validated(dumps(content), Json.media_type)
 
     paths = ("/models/{name}/openapi.json", f"/models/{{name}}{_VERSION}/openapi.json")
     return [Route(path, answer, methods=["GET"]) for path in paths]

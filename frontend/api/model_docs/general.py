@@ -13,7 +13,8 @@ from cluster_serving.frontend.api.model_docs.document import OPENAI, PREDICTIONS
 from cluster_serving.frontend.api.model_docs.schemas import Schema
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
-from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.frontend.server.http.responses import Json, dumps
+from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import ServingError
 
@@ -33,7 +34,7 @@ _PARAMETER = "#/components/parameters/"
 def routes(front: FrontEnd) -> list[Route]:
     """Return the route of the document."""
     general = docs.document(front.admission.has_keys)
-    of_any = Json(general)
+    of_any = _written(general)
     # Written again once the reports of the models have been read again.
     written: tuple[Mapping[str, PublishedModel], Response] = {}, of_any
 
@@ -47,10 +48,14 @@ def routes(front: FrontEnd) -> list[Route]:
             return of_any
         if latest is not written[0]:
             loaded = [model for model in latest.values() if model.loaded]
-            written = latest, Json(document(general, loaded, front.registry.default_name()))
+            written = latest, _written(document(general, loaded, front.registry.default_name()))
         return written[1]
 
     return [Route("/openapi.json", answer, methods=["GET"])]
+
+
+def _written(content: Schema) -> Response:
+    return Validated(dumps(content), Json.media_type)
 
 
 async def _latest(registry: ModelRegistry) -> Mapping[str, PublishedModel]:
