@@ -41,7 +41,6 @@ _FILES = {
 _MOST_EVENTS = 100
 _MOST_LETTERS = 1000
 _LONGEST_REQUEST = 64 << 10
-_NO_STORE = {"cache-control": "no-store"}
 
 PATHS = frozenset(_FILES)
 """Paths of the files; they need no API key, because they hold no data."""
@@ -92,7 +91,7 @@ class _Page:
             "models": [self._described(model, readings) for model in models],
             "jobs": {model.job: figures(readings[model.job]) for model in models if model.job in readings},
         }
-        return Json(content, headers=_NO_STORE)
+        return Json(content)
 
     async def model(self, request: Request) -> Response:
         """Return what happened to a model: samples after the time `since`, events and dead letters, newest first."""
@@ -118,7 +117,7 @@ class _Page:
             "events": [asdict(event) for event in told[:_MOST_EVENTS]],
             "deadLetters": [self._letter(*letter) for letter in letters],
         }
-        return Json(content, headers=_NO_STORE)
+        return Json(content)
 
     async def requeue(self, request: Request) -> Response:
         """Queue dead letters of a model again."""
