@@ -84,7 +84,7 @@ class MalformedHttp(ServingError):
 
 
 class HttpVersionNotSupported(ServingError):
-    """The request is of another version of HTTP than 1.1 and 1.0."""
+    """The request is of another major version of HTTP than 1."""
 
     code, http_status, grpc_status = "HTTP_VERSION_NOT_SUPPORTED", 505, "UNIMPLEMENTED"
 

@@ -29,7 +29,8 @@ def document(keys: bool) -> dict[str, Any]:
         for path, methods in content["paths"].items()
     }
     if not keys:
-        del content["security"], content["components"]["securitySchemes"]
+        content["security"] = []
+        del content["components"]["securitySchemes"]
     return content
 
 

@@ -24,6 +24,7 @@ from cluster_serving.frontend.models.registry import PublishedModel
 from cluster_serving.frontend.server.http.call import call_of
 from cluster_serving.frontend.server.http.query import QueryRoute
 from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.events import Event
 from cluster_serving.protocol.figures.exposition import Reading
@@ -40,7 +41,6 @@ _FILES = {
 _MOST_EVENTS = 100
 _MOST_LETTERS = 1000
 _LONGEST_REQUEST = 64 << 10
-_NO_STORE = {"cache-control": "no-store"}
 
 PATHS = frozenset(_FILES)
 """Paths of the files; they need no API key, because they hold no data."""
@@ -52,8 +52,6 @@ _HEADERS = {
     ),
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
-    # Without it a browser might mix files of two versions after an upgrade.
-    "cache-control": "no-cache",
 }
 
 
@@ -70,7 +68,7 @@ def routes(front: FrontEnd) -> list[Route]:
 
 
 def _file(path: Path) -> Response:
-    return Response(path.read_bytes(), media_type=mimetypes.guess_type(path.name)[0], headers=_HEADERS)
+    return Validated(path.read_bytes(), mimetypes.guess_type(path.name)[0], _HEADERS)
 
 
 class _Page:
@@ -93,7 +91,7 @@ class _Page:
             "models": [self._described(model, readings) for model in models],
             "jobs": {model.job: figures(readings[model.job]) for model in models if model.job in readings},
         }
-        return Json(content, headers=_NO_STORE)
+        return Json(content)
 
     async def model(self, request: Request) -> Response:
         """Return what happened to a model: samples after the time `since`, events and dead letters, newest first."""
@@ -119,7 +117,7 @@ class _Page:
             "events": [asdict(event) for event in told[:_MOST_EVENTS]],
             "deadLetters": [self._letter(*letter) for letter in letters],
         }
-        return Json(content, headers=_NO_STORE)
+        return Json(content)
 
     async def requeue(self, request: Request) -> Response:
         """Queue dead letters of a model again."""

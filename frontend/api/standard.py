@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
@@ -21,14 +22,15 @@ _LOOK_EVERY = 1.0
 
 
 def services(v2: V2Service, others: Sequence[Service]) -> list[Service]:
-    """Return both services; neither needs a key, as probes have no key, and reflection shows what `/docs` does.
+    """Return the services; none needs a key, as probes have no key, and reflection shows what `/docs` does.
 
     Health is that of the front end for an empty name, and for the names of the services `others`; any other name is
     that of a model.
     """
     names = [service.name for service in others]
-    checks = _Health(v2, ["", *names, health.SERVICE_NAME, reflection.SERVICE_NAME])
-    mirror = _Reflection([*names, health.SERVICE_NAME, reflection.SERVICE_NAME])
+    own = [health.SERVICE_NAME, reflection.SERVICE_NAME, _newer(reflection.SERVICE_NAME)]
+    checks = _Health(v2, ["", *names, *own])
+    mirror = Method(_Reflection([*names, *own]).info, needs_key=False, streams=True)
     return [
         Service(
             health.SERVICE_NAME,
@@ -37,8 +39,12 @@ def services(v2: V2Service, others: Sequence[Service]) -> list[Service]:
                 "Watch": Method(checks.watch, needs_key=False, streams=True),
             },
         ),
-        Service(reflection.SERVICE_NAME, {"ServerReflectionInfo": Method(mirror.info, needs_key=False, streams=True)}),
+        *(Service(name, {"ServerReflectionInfo": mirror}) for name in own[1:]),
     ]
+
+
+def _newer(text: str) -> str:
+    return text.replace("v1alpha", "v1")
 
 
 class _Health:
@@ -77,7 +83,12 @@ class _Health:
 
 
 class _Reflection:
+    """Reflection in both versions: the bytes of their messages are the same."""
+
     def __init__(self, names: Sequence[str]) -> None:
+        # grpcio has the older one alone; only the names differ.
+        file = descriptor_pb2.FileDescriptorProto.FromString(reflection_pb2.DESCRIPTOR.serialized_pb)
+        descriptor_pool.Default().Add(text_format.Parse(_newer(text_format.MessageToString(file)), type(file)()))
         self._servicer = reflection.aio.ReflectionServicer(names)
 
     def info(self, messages: AsyncIterator[bytes], call: GrpcCall) -> AsyncIterator[Any]:

@@ -20,6 +20,9 @@ from cluster_serving.frontend.server.metrics import Metrics
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.traces.tracing import tracer
 
+_CACHED = ("GET", "HEAD")
+"""Methods whose answers some caches keep for minutes unless told otherwise, such as Varnish; nearly all change."""
+
 
 class AccessMiddleware:
     """Admits the requests to an application, counts and logs them; answers its direct routes itself.
@@ -65,7 +68,9 @@ class AccessMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *_marks(request_id, call.version, span)]
+                headers = message["headers"] = [*message.get("headers", ()), *_marks(request_id, call.version, span)]
+                if scope["method"] in _CACHED and not any(name == b"cache-control" for name, _ in headers):
+                    headers.append((b"cache-control", b"no-store"))
             await send(message)
 
         metrics.open_requests += 1

@@ -12,7 +12,7 @@ let wantsKey = false;
 let shownApi = "";
 
 // Elsewhere the names of sections are shown as they are, with a capital.
-const TITLES = { openai: "OpenAI", v2: "Open Inference Protocol v2" };
+const TITLES = { openai: "OpenAI", v1: "KServe v1 and TensorFlow Serving", v2: "Open Inference Protocol v2" };
 
 const titleOf = (name) => TITLES[name] ?? name[0].toUpperCase() + name.slice(1);
 const headers = () => (byId("key").value ? { "x-api-key": byId("key").value } : {});
@@ -155,7 +155,7 @@ async function readApi() {
   if (!response.ok || content === shownApi) return;
   shownApi = content;
   const api = JSON.parse(content);
-  wantsKey = "security" in api;
+  wantsKey = api.security.length > 0;
   byId("key-field").hidden = !wantsKey;
   showApi(api);
 }

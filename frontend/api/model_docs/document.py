@@ -16,7 +16,8 @@ from cluster_serving.frontend.api.model_docs.schemas import Schema
 from cluster_serving.frontend.api.v2.metadata import is_ranked, outputs
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import PublishedModel
-from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.frontend.server.http.responses import Json, dumps
+from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.slots import SlotReport
 
 _VERSION = "/versions/{version}"
@@ -44,7 +45,8 @@ def routes(front: FrontEnd) -> list[Route]:
         name, version = request.path_params["name"], request.path_params.get("version", "")
         model = await front.registry.model(name, version)
         as_texts = front.options.response_format != "json"
-        return Json(document(docs.document(front.admission.has_keys), model, version, as_texts))
+        content = document(docs.document(front.admission.has_keys), model, version, as_texts)
+        return Validated(dumps(content), Json.media_type)
 
     paths = ("/models/{name}/openapi.json", f"/models/{{name}}{_VERSION}/openapi.json")
     return [Route(path, answer, methods=["GET"]) for path in paths]
@@ -75,10 +77,11 @@ def document(general: Mapping[str, Any], model: PublishedModel, version: str = "
     components = {**general["components"], "schemas": {**general["components"]["schemas"], **own}}
     info = {"title": f"Model {model.name}", "version": model.version, "description": _about(report if known else None)}
     made: Schema = {"openapi": general["openapi"], "info": info, "paths": paths, "components": _used(paths, components)}
-    if "security" in general:
-        made["security"] = general["security"]
+    if "securitySchemes" in components:
         made["components"]["securitySchemes"] = components["securitySchemes"]
-    return made
+    used = {tag for methods in paths.values() for tag in methods["post"]["tags"]}
+    tags = [tag for tag in general["tags"] if tag["name"] in used]
+    return {**made, "tags": tags, "servers": general["servers"], "security": general["security"]}
 
 
 def schema_of(operation: Mapping[str, Any]) -> str:
@@ -155,7 +158,7 @@ def _single(fields: Mapping[str, Schema]) -> Schema:
 def _v2(known: Mapping[str, Any], report: SlotReport) -> Schema:
     count = len(report.inputs)
     forms = [form for spec in report.inputs for form in schemas.v2_inputs(spec)]
-    tensors = {"type": "array", "items": {"oneOf": forms}, "minItems": count, "maxItems": count}
+    tensors = {"type": "array", "items": schemas.one_of(forms), "minItems": count, "maxItems": count}
     request = known["V2InferRequest"]
     request = {**request, "properties": {**request["properties"], "inputs": tensors}}
     del request["example"]

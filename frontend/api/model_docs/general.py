@@ -13,7 +13,8 @@ from cluster_serving.frontend.api.model_docs.document import OPENAI, PREDICTIONS
 from cluster_serving.frontend.api.model_docs.schemas import Schema
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
-from cluster_serving.frontend.server.http.responses import Json
+from cluster_serving.frontend.server.http.responses import Json, dumps
+from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import ServingError
 
@@ -33,7 +34,7 @@ _PARAMETER = "#/components/parameters/"
 def routes(front: FrontEnd) -> list[Route]:
     """Return the route of the document."""
     general = docs.document(front.admission.has_keys)
-    of_any = Json(general)
+    of_any = _written(general)
     # Written again once the reports of the models have been read again.
     written: tuple[Mapping[str, PublishedModel], Response] = {}, of_any
 
@@ -47,10 +48,14 @@ def routes(front: FrontEnd) -> list[Route]:
             return of_any
         if latest is not written[0]:
             loaded = [model for model in latest.values() if model.loaded]
-            written = latest, Json(document(general, loaded, front.registry.default_name()))
+            written = latest, _written(document(general, loaded, front.registry.default_name()))
         return written[1]
 
     return [Route("/openapi.json", answer, methods=["GET"])]
+
+
+def _written(content: Schema) -> Response:
+    return Validated(dumps(content), Json.media_type)
 
 
 async def _latest(registry: ModelRegistry) -> Mapping[str, PublishedModel]:
@@ -83,25 +88,33 @@ def document(general: Schema, models: Sequence[PublishedModel], default: str) ->
     in_paths = {"ModelName": shown.name, "ModelVersion": shown.version} if shown else {}
     paths = {path: {**methods} for path, methods in general["paths"].items()}
     for path, methods in paths.items():
+        if "get" in methods:
+            methods["get"] = _with_parameters(general, methods["get"], in_paths)
         if (name := schema_of(methods.get("post", {}))) in _OF_MODELS:
             is_theirs = path != _OF_ALL or in_paths.get("ModelName") == default
             example = asked.get(_OPERATIONS.get(path, ""), sent.get(name) if is_theirs else None)
-            methods["post"] = _with_example(general, methods["post"], example, in_paths)
+            methods["post"] = _with_example(_with_parameters(general, methods["post"], in_paths), example)
     return {**general, "paths": paths, "components": _without_examples(general["components"])}
 
 
-def _with_example(general: Schema, operation: Schema, example: Any, in_paths: Mapping[str, str]) -> Schema:
-    """Return an operation whose body has an example, or none, and whose parameters of the path fit it."""
+def _with_example(operation: Schema, example: Any) -> Schema:
+    """Return an operation whose body has an example; None for no example."""
     content = operation["requestBody"]["content"]
     body = content["application/json"] if example is None else content["application/json"] | {"example": example}
+    return operation | {"requestBody": operation["requestBody"] | {"content": content | {"application/json": body}}}
+
+
+def _with_parameters(general: Schema, operation: Schema, in_paths: Mapping[str, str]) -> Schema:
+    """Return an operation whose parameters of the path have examples."""
+    if "parameters" not in operation:
+        return operation
     known = general["components"]["parameters"]
     names = [each.get("$ref", "").removeprefix(_PARAMETER) for each in operation["parameters"]]
     parameters = [
         known[name] | {"example": in_paths[name]} if name in in_paths else each
         for name, each in zip(names, operation["parameters"], strict=True)
     ]
-    sent = operation["requestBody"] | {"content": content | {"application/json": body}}
-    return operation | {"requestBody": sent, "parameters": parameters}
+    return operation | {"parameters": parameters}
 
 
 def _without_examples(components: Schema) -> Schema:

@@ -27,6 +27,11 @@ def listed(schema: Schema) -> Schema:
     return {"type": "array", "items": schema, "minItems": 1}
 
 
+def one_of(schemas: list[Schema]) -> Schema:
+    """Return the schema of a choice of schemas; of one, the schema itself."""
+    return {"oneOf": schemas} if len(schemas) > 1 else schemas[0]
+
+
 def of_input(spec: TensorSpec, batched: bool = False) -> Schema:
     """Return the schema of the value of an input in a record, `batched` or not."""
     shape = spec.shape if batched else spec.record_shape
@@ -171,8 +176,8 @@ def _taken(dtype: str) -> Schema:
         "integer": [{"type": "boolean"}],
         "number": [{"type": "boolean"}, {"type": "null"}],
     }
-    others = more.get(element.get("type", ""))
-    return {"oneOf": [element, *others]} if others else element
+    others = more.get(element.get("type", ""), [])
+    return one_of([element, *others])
 
 
 def _answered(dtype: str) -> Schema:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_serving.frontend import dataplane
 from cluster_serving.frontend.api.json_text import parse
-from cluster_serving.frontend.api.openai.parameters import CHOSEN_BY, DEFAULTS, NEUTRAL, check
+from cluster_serving.frontend.api.openai.parameters import DEFAULTS, NEUTRAL, check, is_forbidden
 from cluster_serving.frontend.errors import MOST_STREAMS, check_count
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.inputs import Array, Input
@@ -83,10 +83,8 @@ def to_request(
     for name, spec in specs.items():
         if name == prompt.name:
             continue
-        chooser = CHOSEN_BY.get(name, "")
         # A model that does not take the choice would call tools all the same.
-        is_forbidden = chooser not in specs and content.get(chooser) == "none"
-        value = None if is_forbidden else content.get(name)
+        value = None if is_forbidden(name, content, specs) else content.get(name)
         if value is None:
             value = _default(name, spec, defaults)
         if value is None:

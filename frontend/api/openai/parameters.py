@@ -66,7 +66,7 @@ NEUTRAL: Mapping[str, Sequence[Any]] = {
 Some are those of vLLM, which tools of benchmarks send to every server.
 """
 
-CHOSEN_BY: Mapping[str, str] = {"tools": "tool_choice", "functions": "function_call"}
+_CHOSEN_BY = {"tools": "tool_choice", "functions": "function_call"}
 """What a model may call, and the parameter whose value `none` forbids that."""
 
 _LARGEST = 2**63 - 1
@@ -113,13 +113,21 @@ def check(content: Mapping[str, Any], taken: Collection[str]) -> None:
     """
     check_ranges(content)
     for name in sorted(NEUTRAL.keys() & content.keys() - {*taken}):
-        if content[name] is not None and not any(_is_same(content[name], value) for value in NEUTRAL[name]):
+        given = content[name]
+        asks = not any(_is_same(given, value) for value in (None, *NEUTRAL[name]))
+        if asks and not (isinstance(given, list) and is_forbidden(name, content, taken)):
             raise InvalidInput(
-                f"the model has no input {name!r}, and cannot take {shown(content[name])}; leave it out, or let the "
+                f"the model has no input {name!r}, and cannot take {shown(given)}; leave it out, or let the "
                 "handler of the model declare that input"
             )
     for name in sorted(DEFAULTS.keys() & content.keys() - {*taken}):
         check_type(name, content[name])
+
+
+def is_forbidden(name: str, content: Mapping[str, Any], taken: Collection[str]) -> bool:
+    """Return True if a request forbids the calls of a parameter, and the model does not take that choice itself."""
+    chooser = _CHOSEN_BY.get(name, "")
+    return chooser not in taken and content.get(chooser) == "none"
 
 
 def _is_same(value: Any, neutral: Any) -> bool:

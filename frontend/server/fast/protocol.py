@@ -44,7 +44,8 @@ _UPGRADE_HEADER = re.compile(rb"(?i)(?<=\r\n)upgrade(?=[ \t]*:)")
 _IGNORED = b"x-ignored-upgrade"
 _END_OF_HEAD = b"\r\n\r\n"
 _REQUEST_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) [!-~]+ HTTP/(\d\.\d)\r\n")
-_VERSIONS = ("1.0", "1.1")
+_MAJOR = "1."
+"""A higher minor version is answered as 1.1 is (RFC 9110, 6.2)."""
 
 
 class _LimitedProtocol(HttpToolsProtocol):
@@ -68,6 +69,7 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.parser.set_dangerous_leniencies(lenient_version=True)  # `_fault` looks at the version.
         self._is_surplus = len(self.connections) > self.most_connections
         if len(self.connections) > self.most_connections + SURPLUS:
             self._is_refused = True
@@ -241,7 +243,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         # Headers that arrive in one piece are complete before their bytes are counted.
         if size > self.limits.max_header_bytes:
             return _TOO_LARGE if len(self.url) <= self.limits.max_header_bytes else _URL_TOO_LONG
-        if version not in _VERSIONS:
+        if not version.startswith(_MAJOR):
             return _VERSION
         if hosts != 1 and not (version == "1.0" and not hosts):
             return _HOST
@@ -257,7 +259,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         line = _REQUEST_LINE.match(self._first)
         if line is not None:
             method, version = line[1], line[2].decode()
-            if version not in _VERSIONS:
+            if not version.startswith(_MAJOR):
                 return _VERSION
             if method == b"CONNECT" or isinstance(raised, HttpParserInvalidMethodError):
                 return _METHOD

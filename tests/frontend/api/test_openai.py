@@ -137,6 +137,10 @@ def test_a_model_without_tools_refuses_them_and_takes_what_asks_for_nothing(redi
     with generating(redis_server.port, job, tmp_path, PARROT):
         chat = ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body=neutral)
         assert chat.choices[0].message.content == "one "
+        for unused in ({"tools": [TOOL], "tool_choice": "none"}, {"functions": [TOOL], "function_call": "none"}):
+            chat = ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body=unused)
+            assert chat.choices[0].message.content == "one "
+        asking["functions"] = {}
         for name, value in asking.items():
             with pytest.raises(openai.BadRequestError, match=f"the model has no input '{name}'.* leave it out"):
                 ask.chat.completions.create(model=job, messages=[said("user", "one")], extra_body={name: value})

@@ -2,8 +2,10 @@
 
 import grpc
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from tests.support.fixtures.echo import failing
@@ -76,6 +78,7 @@ def test_services_are_described_by_reflection(serve):
         assert set(database.get_services()) == {
             "grpc.FrontEndGRPCService",
             "grpc.health.v1.Health",
+            "grpc.reflection.v1.ServerReflection",
             "grpc.reflection.v1alpha.ServerReflection",
             "inference.GRPCInferenceService",
         }
@@ -85,3 +88,18 @@ def test_services_are_described_by_reflection(serve):
             "inference.ModelInferRequest",
             7,
         )
+
+
+def test_reflection_answers_in_its_first_version_too(serve):
+    name = "grpc.reflection.v1.ServerReflection"
+    with grpc.insecure_channel(serve().grpc) as channel:
+        ask = channel.stream_stream(
+            f"/{name}/ServerReflectionInfo",
+            reflection_pb2.ServerReflectionRequest.SerializeToString,
+            reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        (answer,) = ask(iter([reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)]), timeout=60)
+    (file,) = map(FileDescriptorProto.FromString, answer.file_descriptor_response.file_descriptor_proto)
+    (method,) = file.service[0].method
+    assert (file.package, file.service[0].name) == ("grpc.reflection.v1", "ServerReflection")
+    assert method.input_type == ".grpc.reflection.v1.ServerReflectionRequest"

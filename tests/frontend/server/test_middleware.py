@@ -69,3 +69,14 @@ def test_a_refused_request_counts_for_its_api(serve, keys, job):
         assert (
             f'cluster_serving_http_requests_total{{model="",protocol="{name}",status="401",version=""}} 1.0' in counts
         )
+
+
+def test_answers_that_change_are_not_kept_by_caches(serve, keys):
+    file, key = keys
+    with httpx.Client(base_url=serve(f"--apiKeysFile={file}").url) as client:
+        for path in ("/models", "/health/ready", "/v2/models/later/ready", "/nothing", "/metrics", "/v1/files"):
+            for headers in ({}, {"x-api-key": key}):
+                for method in ("GET", "HEAD"):
+                    answer = client.request(method, path, headers=headers)
+                    assert answer.headers["cache-control"] == "no-store", (method, path, answer)
+        assert "cache-control" not in client.post("/predict", headers={"x-api-key": key}).headers

@@ -150,7 +150,8 @@ def test_what_the_standard_has_a_status_for_is_refused_with_it(serve):
     for line, fields, status, code in (
         ("GET / HTTP/2.0", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
         ("PRI * HTTP/2.0", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
-        ("GET / HTTP/1.2", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
+        ("GET / HTTP/0.9", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
+        ("GET / HTTP/3.0", "", 505, "HTTP_VERSION_NOT_SUPPORTED"),
         ("BREW / HTTP/1.1", "", 501, "NOT_SUPPORTED"),
         ("get / HTTP/1.1", "", 501, "NOT_SUPPORTED"),
         ("CONNECT a:80 HTTP/1.1", "", 501, "NOT_SUPPORTED"),
@@ -165,6 +166,22 @@ def test_what_the_standard_has_a_status_for_is_refused_with_it(serve):
             answer = b"".join(iter(lambda: connection.recv(1000), b"")).decode()
         assert (answer.startswith(f"HTTP/1.1 {status} "), code in answer) == (True, True), (line, answer)
         assert "connection: close" in answer
+
+
+def test_a_higher_minor_version_is_answered_as_http_1_1(serve):
+    request = b"POST /predict HTTP/1.2\r\nhost: a\r\ncontent-length: 1\r\n\r\n-"
+    request += b"GET /health/live HTTP/1.9\r\nhost: a\r\n\r\n"
+    with connect(serve().url) as connection:
+        # In pieces, and more than one request on the connection.
+        for start in range(0, len(request), 7):
+            connection.sendall(request[start : start + 7])
+        answers = b""
+        while answers.count(b"x-request-id") < 2:
+            answers += connection.recv(1000)
+        connection.sendall(b"GET / HTTP/1.2\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400"), "as in 1.1, a host is needed"
+    assert answers.startswith(b"HTTP/1.1 404")
+    assert b"HTTP/1.1 200" in answers
 
 
 def test_a_question_for_the_whole_server_is_answered_with_its_methods(serve):
