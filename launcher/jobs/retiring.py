@@ -7,14 +7,11 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from cluster_serving.client.cancel import discard_file, withdraw_call
-from cluster_serving.client.positions import Position
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.services import redis_server
 from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting.orders import removed
 from cluster_serving.protocol.keys import GROUP, JobKeys, to_text
-from cluster_serving.protocol.results import encode_error
 from cluster_serving.protocol.scripts import NEWEST, RETIRE, Call, call, page_call
 
 _TOLD_S = 24 * 3600
@@ -53,6 +50,11 @@ def answer(config: Config, name: str) -> None:
 
 
 def _answer(client: Any, name: str, stream: str, error: ServingError) -> None:
+    # Imported here: numpy and the client take longer than a command that removes no model.
+    from cluster_serving.client.cancel import discard_file, withdraw_call
+    from cluster_serving.client.positions import Position
+    from cluster_serving.protocol.results import encode_error
+
     try:
         # A read that began before the slots left the model may have delivered requests, which nothing computes.
         client.xgroup_destroy(stream, GROUP)
