@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 
-from cluster_serving.job.remote import archive
 from cluster_serving.job.remote.cache import VARIABLE, Cache
 from cluster_serving.job.remote.store import RemoteFile, Store, Unreachable, digest_of
 from cluster_serving.job.remote.url import ModelUrl
 from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.host import archive
 
 TIMEOUT_S = 60.0
 """Seconds after the first failure in which another attempt may begin."""

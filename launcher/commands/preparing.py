@@ -1,5 +1,6 @@
 """The commands before a start: init, quickstart, package and tune."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -37,14 +38,18 @@ def init(
         typer.Option(
             "--from",
             metavar="DIRECTORY",
-            help="Take over models and their settings: a *.mar of TorchServe, a folder of Triton, TensorFlow Serving, "
-            "MLflow, BentoML or Hugging Face, or a manifest of KServe or Seldon Core.",
+            help="Take over models and their settings: a *.mar of TorchServe, a folder (or its *.zip or *.tar.gz) of "
+            "Triton, TensorFlow Serving, MLflow, BentoML or Hugging Face, or a manifest of KServe or Seldon Core.",
         ),
     ] = None,
 ) -> None:
     """Write a configuration file with every key explained, and make a folder for the model."""
+    with origins.opened(source) if source else nullcontext() as taken:
+        _write(config_path, force, handler, taken)
+
+
+def _write(config_path: Path, force: bool, handler: bool, taken: Taken | None) -> None:
     model = config_path.parent / "model"
-    taken = origins.read(source) if source else None
     beside = Taken(f"the files of sentence-transformers in {model}")
     sentence_transformers.take(beside, model)
     known = (taken or beside).keys

@@ -3,8 +3,10 @@
 No code of theirs is run, and no pickle is loaded: their files are read as text and copied.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cluster_serving.job.remote.url import ARCHIVES
 from cluster_serving.launcher.errors import LaunchError
@@ -25,6 +27,8 @@ from cluster_serving.launcher.origins import (
     undescribed,
 )
 from cluster_serving.launcher.origins.taken import Taken
+from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.host import archive
 
 _READERS = (torchserve, mlflow, mlserver, bentoml, triton, tensorflow_serving, hugging_face)
 _ORIGINS: dict[str, Callable[[Path], Taken | None]] = {origin.EXPECTED: origin.read for origin in _READERS}
@@ -36,8 +40,30 @@ _MANIFESTS: dict[str, Callable[[Path, storage.Reader], Taken | None]] = {
 """The same of manifests, which name models of the others."""
 
 
+@contextmanager
+def opened(source: Path) -> Iterator[Taken]:
+    """Provide what can be taken over; an archive is unpacked for the block.
+
+    Raises:
+        LaunchError: See `read`; or if the archive is damaged, or not safe to unpack.
+    """
+    kind = next((ending for ending in ARCHIVES if source.name.lower().endswith(ending)), "")
+    if not kind or not source.is_file():
+        yield read(source)
+        return
+    with TemporaryDirectory(prefix="cluster-serving-") as folder:
+        # Some origins have the name of their folder.
+        target = Path(folder) / (source.name[: -len(kind)] or "model")
+        try:
+            archive.unpack(source, kind, target, str(source))
+            taken = read(archive.root(target))
+        except (LaunchError, ModelError) as error:
+            raise LaunchError(str(error).replace(str(target), str(source))) from None
+        yield taken
+
+
 def read(path: Path) -> Taken:
-    """Return what can be taken over from the folder, archive or manifest of another server.
+    """Return what can be taken over from the folder, *.mar or manifest of another server.
 
     Raises:
         LaunchError: If no known server has such files, or the model cannot be served; the message has the way out.
@@ -48,8 +74,6 @@ def read(path: Path) -> Taken:
     if taken:
         return taken if taken.own or not taken.files else served.check(taken)
     manifests.refuse(path, " or ".join([*kserve.KINDS, *seldon.KINDS]))
-    if path.is_file() and path.name.lower().endswith(ARCHIVES):
-        raise LaunchError(f"{path} is an archive: unpack it, and name its folder")
     if path.is_dir():
         undescribed.refuse(path)
     found = ", ".join(sorted(entry.name for entry in path.iterdir())[:20]) if path.is_dir() else "a file"

@@ -9,9 +9,10 @@ from cluster_serving.protocol.errors import ModelError
 
 _HANDLER = "move its code into a handler (cluster-serving-init --handler)"
 _WAYS = {
-    "*.tar.gz": "unpack it, and name its folder",
-    "*.zip": "unpack it, and name its folder",
+    "*.tar.gz": "name this file, with --from",
+    "*.zip": "name this file, with --from",
     "code/inference.py": f"SageMaker calls it: {_HANDLER}, and put the files that it loads into model/",
+    "model/model.py": f"Truss calls its class Model: {_HANDLER}, load() is its __init__, and put data/ into model/",
     "model_index.json": "several models of diffusers with code between them: load them in a handler",
     "adapter_config.json": "an adapter (PEFT) without its model: merge it with merge_and_unload(), and export all",
     "cog.yaml": f"a project of Cog: {_HANDLER}",

@@ -6,9 +6,9 @@ import zipfile
 
 import pytest
 
-from cluster_serving.job.remote import archive
 from cluster_serving.job.remote.url import ARCHIVES
 from cluster_serving.protocol.errors import ModelError
+from cluster_serving.protocol.host import archive
 
 FILES = {"model.onnx": b"network", "variables/part": b"weights"}
 

@@ -27,7 +27,8 @@ def test_a_folder_of_no_server_is_refused_with_what_is_expected(taking, tmp_path
     ("file", "message"),
     [
         ("model.keras", "holds a model that is served as it is: run cluster-serving-init, and set modelPath: "),
-        ("model.tar.gz", "unpack it, and name its folder"),
+        ("model.tar.gz", "name this file, with --from"),
+        ("model/model.py", "Truss calls its class Model: move its code into a handler"),
         ("code/inference.py", "SageMaker calls it: move its code into a handler"),
         ("adapter_config.json", "merge it with merge_and_unload()"),
         ("models/iris/latest", "perhaps a store of models: name this folder"),

@@ -1,11 +1,15 @@
 """A model of each server is taken over, and answers as its engine does."""
 
 import json
+import shutil
+import zipfile
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from cluster_serving.launcher import origins
+from cluster_serving.launcher.errors import LaunchError
 from tests.support.fixtures.tabular import answers
 from tests.support.lazy import Lazy
 from tests.support.payloads import foreign, model_zoo, tables, texts
@@ -29,6 +33,22 @@ def test_torchserve(taking, tmp_path):
     assert "left  the handler flowers.py:handle, whose code is not copied" in said
     (found,) = answers(taking.model, X, input_shapes=((4,),)).values()
     np.testing.assert_allclose(found, foreign.probabilities(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "inside"), [("zip", "."), ("gztar", "iris"), ("tar", "iris")])
+def test_a_folder_may_be_packed(taking, tmp_path, kind, inside):
+    with zipfile.ZipFile(foreign.save_torchserve(tmp_path)) as packed:
+        packed.extractall(tmp_path / "packed" / inside)
+    archive = shutil.make_archive(str(tmp_path / "iris"), kind, tmp_path / "packed")
+    _, keys = taking.take(archive)
+    assert keys["jobName"] == "iris"
+    assert taking.files() == ["model.pt"]
+
+
+def test_a_damaged_archive_is_refused(taking, tmp_path):
+    (path := tmp_path / "a.tar.gz").write_bytes(b"none")
+    with pytest.raises(LaunchError, match=r"a\.tar\.gz cannot be unpacked"), origins.opened(path):
+        pass
 
 
 def test_torchserve_with_a_handler_for_images(taking, tmp_path):

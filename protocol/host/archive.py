@@ -1,5 +1,7 @@
 """Archives of a model, unpacked without trust: files and folders alone, inside the target, within limits."""
 
+from __future__ import annotations
+
 import lzma
 import shutil
 import tarfile
