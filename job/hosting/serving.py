@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 
 from redis.exceptions import RedisError, ResponseError
 
@@ -22,6 +22,7 @@ from cluster_serving.connectors.slot.stream import GONE, StreamReader
 from cluster_serving.job.hosting.alone import CALLS
 from cluster_serving.job.hosting.blocking import Replies
 from cluster_serving.job.hosting.change import Change
+from cluster_serving.job.hosting.foreign import ForeignKeys
 from cluster_serving.job.hosting.leaving import Left
 from cluster_serving.job.hosting.left_in_redis import LeftInRedis
 from cluster_serving.job.hosting.models import HostedModels
@@ -34,6 +35,7 @@ from cluster_serving.job.request import GatheredBatch
 from cluster_serving.protocol.entry import Entry
 from cluster_serving.protocol.generations import IDLE_LOOK_S
 from cluster_serving.protocol.keys import GROUP, JobKeys
+from cluster_serving.protocol.redis.connection import foreign_key
 from cluster_serving.protocol.redis.dedicated import DedicatedConnection
 
 log = logging.getLogger(__name__)
@@ -102,6 +104,7 @@ class Serving:
         name = f"requests of the models of job {options.redis.job}"
         self._backoff = Backoff(name, metrics.counter("reconnects").inc, shared.counts)
         self._reads = WaitingReads(client, consumer, options.batch.max_batch_size)
+        self._foreign = ForeignKeys(client)
         self._queues: dict[str, ModelQueue] = {}
         self._turns = Turns()
         # Names of queues with batches that wait for more requests.
@@ -277,6 +280,8 @@ class Serving:
                     "job %s: Redis has lost the description of its models, writing it again", self._options.redis.job
                 )
                 self._models.publish()
+            if self._foreign.names and self._foreign.look(self._models.queues):
+                self._has_looked = False
         if self._models.later:
             # Interrupted requests are computed alone, and a load that ends the process would be blamed on them.
             return
@@ -286,14 +291,13 @@ class Serving:
             self._has_looked = True
         # Streams that Redis has lost are there again.
         if self._others_of_job is not None:
-            for name in self._others_of_job.take_over([*self._models.queues], self._reads.is_idle):
+            for name in self._others_of_job.take_over(self._read_names, self._reads.is_idle):
                 self._queue(name).start_over()
                 self._turns.add(name)
 
     def _look_for_pending(self) -> None:
         """Find requests that a crash has interrupted, or that another job has left."""
-        names = [*self._models.queues]
-        streams = [(name, stream) for name in names for stream in JobKeys(name).streams]
+        streams = [(name, stream) for name in self._read_names for stream in JobKeys(name).streams]
         with self._host.client.pipeline(transaction=False) as pipeline:
             for _, stream in streams:
                 pipeline.xpending(stream, GROUP)
@@ -334,7 +338,7 @@ class Serving:
             self._queue(name).hold(entries)
             self._reads.note_used(name)
             self._turns.add(name)
-        self._reads.begin(self._models.queues, self._turns, self._is_shared)
+        self._reads.begin(self._read_names, self._turns, self._is_shared)
 
     def _end_reads(self, timeout: float) -> None:
         try:
@@ -344,8 +348,12 @@ class Serving:
             if not GONE.search(str(error)):
                 raise
             log.warning("job %s: a stream or its group has disappeared", self._options.redis.job)
-            for name in self._models.queues:
+            for name in self._read_names:
                 create_groups(self._host.client, name)
+
+    @property
+    def _read_names(self) -> list[str]:
+        return [name for name in self._models.queues if name not in self._foreign.names]
 
     def _is_shared(self, name: str) -> bool:
         return self._queue(name).is_shared
@@ -384,8 +392,19 @@ class Serving:
         self._reads.close()
         for queue in self._queues.values():
             queue.start_over()
+        if foreign_key(error) and self._leaves_out():
+            return
         self._shared.ticks.problem = str(refusal(self._host.client, error) or "")
         self._backoff.failed(error)
+
+    def _leaves_out(self) -> bool:
+        """Leave out the models that a key of another program spoils. Return True if there are others than before."""
+        with suppress(RedisError):
+            is_new = self._foreign.look(self._models.queues)
+            for name in self._foreign.names:
+                self._reads.remove(name)
+            return is_new
+        return False
 
 
 def _left(host: Host, options: JobOptions) -> Left | LeftInRedis:

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 from grpc_health.v1 import health, health_pb2
 
-from cluster_serving.client import DeadlineExceeded, InferenceFailed, InputQueue, InvalidInput, ModelError, OutputQueue
+from cluster_serving.client import (
+    DeadlineExceeded,
+    InferenceFailed,
+    InputQueue,
+    InvalidInput,
+    ModelError,
+    OutputQueue,
+    ServingError,
+)
 from cluster_serving.connectors.slot.groups import create_groups
 from cluster_serving.frontend import arguments
 from cluster_serving.frontend.proto import inference, original
@@ -66,6 +74,7 @@ def port(redis_server, tmp_path_factory):
     put(root, "ranked", lambda folder: model_zoo.save_openvino_product(folder, 1), "postProcessing: topN(2)")
     put(root, "gathers", lambda folder: write(folder, ADDS_ONE), "greedyBatching: false\nbatchTimeout: 20")
     put(root, "picky", lambda folder: write(folder, NO_NEGATIVES))
+    put(root, "spoilt", lambda folder: write(folder, ADDS_ONE))
     put(root, "chatty", lambda folder: write(folder, READS_JSON))
     put(root, "parrot", lambda folder: write(folder, PARROT))
     put(root, "slow", sleeper.write_to, "maxBatchSize: 1\nrequestDeadline: 60000")
@@ -326,3 +335,18 @@ def test_a_job_of_which_no_model_can_be_loaded_tells_the_reason_of_each(redis_se
     reasons = "none of the models .* ill: .*ill/model.onnx is not an ONNX model.*; wrong: .*redisUrl belongs to the job"
     with pytest.raises(ModelError, match=reasons):
         job.start()
+
+
+@pytest.mark.parametrize("suffix", ["", ":high"])
+def test_a_key_of_another_program_keeps_one_model_from_its_requests_alone(port, ask, db, suffix):
+    assert ask("spoilt", x=1) == 2
+    db.delete(f"spoilt{suffix}")
+    db.set(f"spoilt{suffix}", "another program's")
+    try:
+        for number in range(20):
+            assert ask("double", timeout=5, x=ROW + number).tolist() == (2 * (ROW + number)).tolist()
+        with pytest.raises(ServingError, match="WRONGTYPE.*doctor"):
+            ask("spoilt", timeout=5, x=1)
+    finally:
+        db.delete(f"spoilt{suffix}")
+    assert ask("spoilt", x=1) == 2
