@@ -212,8 +212,7 @@ class HostedModels:
     def describe(self, name: str, of_job: bool = True) -> None:
         """Write what has become of one model by a change; see `publish`.
 
-        Without `of_job`, other slots may still serve what was before: only what is this slot's is written. The
-        description of a model that has gone stays until its last requests are answered (`launcher.jobs.retiring`).
+        Without `of_job`, other slots may still serve what was before: only what is this slot's is written.
         """
         # Other slots take a model that is not described any more for one that was removed.
         if of_job and not self.is_described():
@@ -225,6 +224,9 @@ class HostedModels:
             # Requests may have told something meanwhile.
             if report is self.reports.get(name):
                 break
+        else:
+            if of_job:
+                self.client.hdel(self._keys.models, name)
         if not self.later:
             self._reporter.ready(self._summary())
 

@@ -154,7 +154,9 @@ def test_a_folder_of_models_is_served_by_one_job(cluster, cluster_db, front, tmp
     assert kept_processes(cluster, "taskmanager") == managers
     assert sorted(cluster_db.hkeys(JobKeys("shop").generations)) == [b"2", b"last", b"version"]
     assert not cluster_db.exists(JobKeys("shop-picky").stats(1))
-    assert not cluster_db.exists("shop-double", JobKeys("shop-double").slots(), JobKeys("shop-double").limits)
+    assert not cluster_db.exists("shop-double", JobKeys("shop-double").slots(), JobKeys("shop-double").record)
+    with pytest.raises(ModelError, match="model 'shop-double' was removed from the job shop"):
+        ask("shop-double", x=ROW)
 
     assert cluster.stop("shop").returncode == 0
     forgot = cluster.run("cluster-serving-cli", "forget", "--yes", cwd=cluster.folder / "shop")
