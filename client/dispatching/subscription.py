@@ -125,10 +125,10 @@ class AsyncSubscription:
     async def close(self) -> None:
         """Close the connection; a later `subscribe` opens it again."""
         if self._reader is not None:
-            self._reader.cancel()
+            reader, self._reader = self._reader, None
+            reader.cancel()
             with suppress(asyncio.CancelledError):
-                await self._reader
-            self._reader = None
+                await reader
         await self._disconnect()
         self._handlers.clear()
         # Those who still wait for a confirmation have nothing to wait for.
@@ -138,7 +138,9 @@ class AsyncSubscription:
 
     async def _read(self) -> None:
         """Deliver messages as long as there is a channel or a connection."""
-        while self._confirmed or self._pubsub is not None:
+        # An error while a connection is closed may take the place of a cancellation.
+        own = asyncio.current_task()
+        while self._reader is own and (self._confirmed or self._pubsub is not None):
             try:
                 message = await self._next_message()
             except Exception:
