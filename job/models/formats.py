@@ -59,6 +59,7 @@ def imported(place: str) -> Any:
     return getattr(importlib.import_module(module, __package__), name)
 
 
+_OF_SAVED_MODELS = frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"})
 _OF_TENSORFLOW = ".tensorflow.session:devices"
 _OF_TORCH = ".torch.module:devices"
 
@@ -78,7 +79,7 @@ TENSORFLOW = (
         ".tensorflow.frozen_graph:FrozenGraph",
         "tensorflow",
         (("*.pb",), ("graph_meta.json",)),
-        frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
+        _OF_SAVED_MODELS,
         _OF_TENSORFLOW,
     ),
     # A converter leaves such a file beside the model that it made of it.
@@ -87,7 +88,7 @@ TENSORFLOW = (
         ".tensorflow.frozen_graph:FrozenGraph",
         "tensorflow",
         (("*.pb",),),
-        frozenset({"saved_model.pb", "fingerprint.pb", "keras_metadata.pb"}),
+        _OF_SAVED_MODELS,
         _OF_TENSORFLOW,
         yields=True,
     ),

@@ -11,6 +11,7 @@ from redis.exceptions import NoPermissionError
 from cluster_serving.job.options import HostedOptions, JobOptions
 from cluster_serving.launcher.command_log import warn
 from cluster_serving.launcher.config import repository
+from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs import model_files, retiring
 from cluster_serving.launcher.jobs.store import JobStore
@@ -153,22 +154,13 @@ def content(one: HostedOptions) -> str:
 
 
 def with_count(store: JobStore, one: HostedOptions) -> HostedOptions:
-    """Return the options of a model with its version and the fingerprint of its files."""
-    return replace(one, version=next_version(store, one), content=content(one))
-
-
-def counted(one: HostedOptions) -> list[str]:
-    """Return the fields of a model's record by which its changes are counted."""
-    return [VERSION, one.version, CONTENT, content(one)]
-
-
-def next_version(store: JobStore, one: HostedOptions) -> str:
-    """Return the version of a model: that of its folder, or the number of its changes."""
+    """Return the options of a model with `content`, and its version: that of its folder, or the number of changes."""
+    found = content(one)
     if one.numbered:
-        return one.version
+        return replace(one, content=found)
     last, known = store.client.hmget(JobKeys(one.name).record, VERSION, CONTENT)
     number = int(last) if last and last.isdecimal() else 0
-    return str(number if number and known == content(one) else number + 1)
+    return replace(one, version=str(number if number and known == found else number + 1), content=found)
 
 
 def where(options: JobOptions) -> str:
@@ -196,9 +188,10 @@ def announce(store: JobStore, options: JobOptions) -> list[str]:
     for one in options.hosted:
         name, record = one.name, JobKeys(one.name).record
         # Of a model that was rolled back, and is served as before, the files of its subfolder are still refused.
-        goes_on = store.client.hget(record, CONTENT) == content(one)
+        found = one.content or content(one)
+        goes_on = store.client.hget(record, CONTENT) == found
         store.client.hdel(record, *(each for each in _OF_CHANGES if not (goes_on and each in _REFUSED)))
-        store.write(record, [HOST, store.job, *counted(one)])
+        store.write(record, [HOST, store.job, VERSION, one.version, CONTENT, found])
         report = replace(before.get(name, SlotReport("", "")), state="loading", code=None, error=None)
         fields += [name, report.to_json()]
         # A slot that has not told anything yet may be able to load what another one cannot.
@@ -208,10 +201,10 @@ def announce(store: JobStore, options: JobOptions) -> list[str]:
     return gone
 
 
-def remove(store: JobStore, name: str, folder: str) -> None:
-    """Remove the keys of a model that is not in the folder any more, unless somebody may still want them."""
+def remove(store: JobStore, config: Config, name: str, folder: str) -> None:
+    """Answer the requests for a model that is not in the folder any more, and remove its keys but for dead letters."""
     keys = JobKeys(name)
-    queued, dead = retiring.close(store.client, name, store.job), store.client.xlen(keys.dead_letters)
+    queued, dead = retiring.answer(config, name), store.client.xlen(keys.dead_letters)
     store.client.hdel(store.keys.models, name)
     store.client.delete(keys.slots(), keys.record)
     if queued or dead:

@@ -16,7 +16,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.job_options import model_options, sized_for
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import capacity, elsewhere, foreign_jobs, hosted, lock, retiring
+from cluster_serving.launcher.jobs import capacity, elsewhere, foreign_jobs, hosted, lock
 from cluster_serving.launcher.jobs.layout import decision
 from cluster_serving.launcher.jobs.preparation import prepared
 from cluster_serving.launcher.jobs.readiness import wait_ready
@@ -207,8 +207,7 @@ def start_with(services: Services, config: Config, options: JobOptions) -> Start
             raise
         # Not before: a restart that fails starts the job again as it was, with these models.
         for name in gone:
-            retiring.answer(config, name)
-            hosted.remove(store, name, hosted.where(options))
+            hosted.remove(store, config, name, hosted.where(options))
     return started
 
 

@@ -21,22 +21,10 @@ _LONGEST_S = 5.0
 """Seconds for which requests are answered that clients add by themselves, without our script."""
 
 
-def close(client: Any, name: str, job: str) -> int:
-    """Refuse further requests to a model that has gone, and remove its keys unless requests are left.
+def answer(config: Config, name: str) -> int:
+    """Answer the requests that wait for a model which no slot serves any more, refuse others, and remove its keys.
 
-    Dead letters stay. Return the number of requests that are left.
-
-    Raises:
-        redis.RedisError: If Redis does not take it.
-    """
-    keys = JobKeys(name)
-    kept = (keys.limits, keys.dead_letters, *keys.streams)
-    others = [key for key in keys.lasting(()) if key not in kept]
-    return int(call(client, Call(RETIRE, [keys.limits, *keys.streams, *others], [str(removed(name, job)), _TOLD_S])))
-
-
-def answer(config: Config, name: str) -> None:
-    """Answer all requests that wait for a model which no slot serves any more, and remove its keys as `close` does.
+    Dead letters stay. Return the number of requests that are left, with the keys; 0 in all but rare cases.
 
     Raises:
         redis.RedisError: If Redis does not take it.
@@ -44,9 +32,18 @@ def answer(config: Config, name: str) -> None:
     job = config.job_name
     end = time.monotonic() + _LONGEST_S
     with redis_server.connect(config, decode=False) as client:
-        while close(client, name, job) and time.monotonic() < end:
+        while (left := _close(client, name, job)) and time.monotonic() < end:
             for stream in JobKeys(name).streams:
                 _answer(client, name, stream, removed(name, job))
+    return left
+
+
+def _close(client: Any, name: str, job: str) -> int:
+    """Refuse further requests to a model, and remove its keys unless requests are left, of which return the number."""
+    keys = JobKeys(name)
+    kept = (keys.limits, keys.dead_letters, *keys.streams)
+    others = [key for key in keys.lasting(()) if key not in kept]
+    return int(call(client, Call(RETIRE, [keys.limits, *keys.streams, *others], [str(removed(name, job)), _TOLD_S])))
 
 
 def _answer(client: Any, name: str, stream: str, error: ServingError) -> None:

@@ -17,7 +17,7 @@ from cluster_serving.launcher.config import repository, versions
 from cluster_serving.launcher.config.model import Config
 from cluster_serving.launcher.config.repository import Repository
 from cluster_serving.launcher.errors import LaunchError
-from cluster_serving.launcher.jobs import hosted, model_copy, retiring
+from cluster_serving.launcher.jobs import hosted, model_copy
 from cluster_serving.launcher.jobs.services import Services, services
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.shipping.inspection import shown, unknown
@@ -25,7 +25,7 @@ from cluster_serving.protocol.errors import ServingError
 from cluster_serving.protocol.hosting import orders
 from cluster_serving.protocol.hosting.control import LOAD, UNLOAD, decode_outcome
 from cluster_serving.protocol.hosting.models import HOST
-from cluster_serving.protocol.hosting.orders import CHANGED, REFUSED, REFUSED_CONTENT, REMOVE, Order
+from cluster_serving.protocol.hosting.orders import CHANGED, CONTENT, REFUSED, REFUSED_CONTENT, REMOVE, VERSION, Order
 from cluster_serving.protocol.keys import JobKeys
 from cluster_serving.protocol.slots import SlotReport
 
@@ -148,13 +148,11 @@ def _load(place: Place, one: HostedOptions) -> tuple[SlotReport, JobOptions]:
         if not isinstance(error, _GoesOn):
             model_copy.tidy_models(replace(options, hosted=(one,)), *_known(place))
         if isinstance(error, ServingError):
-            store.write(
-                record, [REFUSED, f"the new files are not served: {error}", REFUSED_CONTENT, hosted.content(one)]
-            )
+            store.write(record, [REFUSED, f"the new files are not served: {error}", REFUSED_CONTENT, one.content])
             store.tell(f"the model {name} cannot be loaded: {error}")
         raise
     store.client.hdel(record, REFUSED, REFUSED_CONTENT)
-    store.write(record, hosted.counted(one))
+    store.write(record, [VERSION, one.version, CONTENT, one.content])
     store.tell(f"the model {name} is served as version {one.version}")
     others = [each for each in options.hosted if each.name != name]
     changed = replace(options, hosted=tuple(sorted([*others, one], key=lambda each: each.name)))
@@ -179,8 +177,7 @@ def remove_in(place: Place, name: str) -> JobOptions:
         # The slots may have carried it out before, and have described their models again.
         if name in store.models():
             raise
-    retiring.answer(place.config, name)
-    hosted.remove(store, name, hosted.where(options))
+    hosted.remove(store, place.config, name, hosted.where(options))
     # A slot that was not there has it back as unloaded.
     store.write(store.keys.record, [CHANGED, repr(time.time())])
     orders.wake(store.client, store.job)

@@ -185,7 +185,7 @@ def test_a_request_in_the_moment_of_a_removal_is_answered(root, job, change, com
             for number in range(2):
                 queue.enqueue(f"late{number}", x=np.float32(1))
         db.xreadgroup(GROUP, JobKeys("store").consumer(0, 0), {name: ">"}, count=1)
-        answer(config, name)
+        return answer(config, name)
 
     monkeypatch.setattr(retiring, "answer", late)
     with job.place() as place:
@@ -220,7 +220,7 @@ def test_a_slot_that_starts_again_in_a_removal_leaves_the_model(job, comes, db, 
     wait_until(lambda: db.exists(JobKeys("store").control_outcome(order.id)), 30)
     assert left == [comes]
     with job.place() as place:
-        hosted.remove(place.store, comes, "")
+        hosted.remove(place.store, place.config, comes, "")
 
 
 def test_an_unloaded_model_stays_so_in_a_slot_that_starts_again(root, job, change, comes, ask, db):

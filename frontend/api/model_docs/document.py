@@ -45,11 +45,15 @@ def routes(front: FrontEnd) -> list[Route]:
         name, version = request.path_params["name"], request.path_params.get("version", "")
         model = await front.registry.model(name, version)
         as_texts = front.options.response_format != "json"
-        content = document(docs.document(front.admission.has_keys), model, version, as_texts)
-        return Validated(dumps(content), Json.media_type)
+        return response(document(docs.document(front.admission.has_keys), model, version, as_texts))
 
     paths = ("/models/{name}/openapi.json", f"/models/{{name}}{_VERSION}/openapi.json")
     return [Route(path, answer, methods=["GET"]) for path in paths]
+
+
+def response(content: Schema) -> Response:
+    """Return a document as a response."""
+    return Validated(dumps(content), Json.media_type)
 
 
 def document(general: Mapping[str, Any], model: PublishedModel, version: str = "", as_texts: bool = False) -> Schema:

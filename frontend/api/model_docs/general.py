@@ -9,12 +9,10 @@ from starlette.routing import Route
 
 from cluster_serving.frontend.api import docs
 from cluster_serving.frontend.api.model_docs import examples
-from cluster_serving.frontend.api.model_docs.document import OPENAI, PREDICTIONS, schema_of
+from cluster_serving.frontend.api.model_docs.document import OPENAI, PREDICTIONS, response, schema_of
 from cluster_serving.frontend.api.model_docs.schemas import Schema
 from cluster_serving.frontend.context import FrontEnd
 from cluster_serving.frontend.models.registry import ModelRegistry, PublishedModel
-from cluster_serving.frontend.server.http.responses import Json, dumps
-from cluster_serving.frontend.server.http.validated import Validated
 from cluster_serving.protocol.compat import timeout as time_limit
 from cluster_serving.protocol.errors import ServingError
 
@@ -34,7 +32,7 @@ _PARAMETER = "#/components/parameters/"
 def routes(front: FrontEnd) -> list[Route]:
     """Return the route of the document."""
     general = docs.document(front.admission.has_keys)
-    of_any = _written(general)
+    of_any = response(general)
     # Written again once the reports of the models have been read again.
     written: tuple[Mapping[str, PublishedModel], Response] = {}, of_any
 
@@ -48,14 +46,10 @@ def routes(front: FrontEnd) -> list[Route]:
             return of_any
         if latest is not written[0]:
             loaded = [model for model in latest.values() if model.loaded]
-            written = latest, _written(document(general, loaded, front.registry.default_name()))
+            written = latest, response(document(general, loaded, front.registry.default_name()))
         return written[1]
 
     return [Route("/openapi.json", answer, methods=["GET"])]
-
-
-def _written(content: Schema) -> Response:
-    return Validated(dumps(content), Json.media_type)
 
 
 async def _latest(registry: ModelRegistry) -> Mapping[str, PublishedModel]:

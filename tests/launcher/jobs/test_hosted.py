@@ -36,6 +36,12 @@ def store(job, redis_server):
             client.delete(*one.keys.lasting(()))
 
 
+@pytest.fixture
+def config(job, redis_server):
+    """The configuration of that job."""
+    return Config(redisUrl=f"localhost:{redis_server.port}", jobName=job, modelPath="models")
+
+
 def options(job, *names):
     made = JobOptions("start", ModelOptions("/models"), RedisOptions("redis://localhost", job=job))
     models = (HostedOptions(f"{job}-{name}", made.model, made.batch, made.image, "", 0, "1", False) for name in names)
@@ -53,7 +59,7 @@ def test_a_start_announces_the_models_and_keeps_what_is_known_of_them(store, job
     assert hosted.read(store)[0].answered == 0
 
 
-def test_a_model_that_has_gone_leaves_nothing_but_what_somebody_may_want(store, job, caplog):
+def test_a_model_that_has_gone_leaves_nothing_but_what_somebody_may_want(store, job, config, caplog):
     gone, kept = JobKeys(f"{job}-a"), JobKeys(f"{job}-b")
     for keys in (gone, kept):
         store.client.hset(keys.stats(), "requests", 1)
@@ -62,7 +68,7 @@ def test_a_model_that_has_gone_leaves_nothing_but_what_somebody_may_want(store, 
     assert hosted.announce(store, options(job, "c")) == [gone.job, kept.job]
     assert [report.state for report in store.models().values()] == [UNLOADED, UNLOADED, "loading"]
     for name in (gone.job, kept.job):
-        hosted.remove(store, name, "models")
+        hosted.remove(store, config, name, "models")
     assert not store.client.exists(*(key for keys in (gone, kept) for key in (keys.stats(), keys.slots(), keys.record)))
     assert store.client.xlen(kept.dead_letters) == 1
     assert f"cluster-serving-cli forget {job}-b removes them" in caplog.text
@@ -70,13 +76,13 @@ def test_a_model_that_has_gone_leaves_nothing_but_what_somebody_may_want(store, 
     store.client.delete(*gone.lasting(()), *kept.lasting(()))
 
 
-def test_requests_for_a_model_that_a_start_has_not_any_more_are_answered(store, job, redis_server):
+def test_requests_for_a_model_that_a_start_has_not_any_more_are_answered(store, job, config, redis_server):
     where, name = {"port": redis_server.port}, f"{job}-a"
     with InputQueue(**where, name=name) as queue, OutputQueue(**where, name=name) as results:
         queue.enqueue("before", x=np.float32(1), priority="high")
         hosted.announce(store, options(job, "b"))
         queue.enqueue("meanwhile", x=np.float32(1))
-        retiring.answer(Config(redisUrl=f"localhost:{redis_server.port}", jobName=job, modelPath="models"), name)
+        retiring.answer(config, name)
         for uri in ("before", "meanwhile"):
             with pytest.raises(ModelError, match=f"model '{name}' was removed from the job {job}"):
                 results.query(uri, timeout=0)
@@ -86,7 +92,7 @@ def test_requests_for_a_model_that_a_start_has_not_any_more_are_answered(store, 
         [refused] = queue.predict_many([{"x": np.float32(1)}])
         assert isinstance(refused.error, ModelError)
     assert not store.client.exists(*JobKeys(name).streams)
-    hosted.remove(store, name, "models")
+    hosted.remove(store, config, name, "models")
     store.client.delete(*JobKeys(name).lasting(()))
 
 
@@ -147,7 +153,7 @@ def test_the_version_of_a_model_counts_its_changes(store, job, tmp_path):
     one = replace(one, model=ModelOptions(str(folder)))
 
     def start(given):
-        counted = replace(given, version=hosted.next_version(store, given))
+        counted = hosted.with_count(store, given)
         hosted.announce(store, replace(made, hosted=(counted,)))
         return counted.version
 

@@ -84,7 +84,7 @@ def _rows_in(x: Value, shape: Sequence[Size | None]) -> Value:
     # In memory, so many times the records stand in blocks of so many elements.
     before = product(x.sizes[: x.axis]).times(x.outer)
     behind = x.inner.times(product(x.sizes[x.axis + 1 :]))
-    if _splits_records(x, shape, axis):
+    if _splits_records(x, shape, axis, before, behind):
         return displaced()
     outer, inner = _split(shape[axis] or ONE, before, behind, shape[:axis], shape[axis + 1 :])
     # The axes around it have as many elements as are left, or the tensor does not fit the shape.
@@ -94,18 +94,15 @@ def _rows_in(x: Value, shape: Sequence[Size | None]) -> Value:
     return rows(known, axis, outer, inner, is_uniform=x.is_uniform)
 
 
-def _splits_records(x: Value, shape: Sequence[Size | None], axis: int) -> bool:
+def _splits_records(x: Value, shape: Sequence[Size | None], axis: int, before: Size, behind: Size) -> bool:
     """Return True if no axis of the shape has the elements of a record at places that are the same for all records."""
     known = [size for size in shape if size is not None]
     if x.is_uniform or len(known) < len(shape) or product(known) != product(x.sizes):
         return False
-    if not all(size.is_number for at, size in enumerate(known) if at != axis):
+    front, rest = known[:axis], known[axis + 1 :]
+    if not all(size.is_number for size in (before, behind, *front, *rest)):
         return False
-    before, behind = product(x.sizes[: x.axis]).times(x.outer), x.inner.times(product(x.sizes[x.axis + 1 :]))
-    if not (before.is_number and behind.is_number):
-        return False
-    front, rest = product(known[:axis]), product(known[axis + 1 :])
-    return before.over(front) is None or behind.over(rest) is None
+    return before.over(product(front)) is None or behind.over(product(rest)) is None
 
 
 def _split(
