@@ -32,7 +32,7 @@ from cluster_serving.protocol.slots import SlotReport
 _BLOCK_MS = 100
 # A read of an idle slot waits so long: a tick costs as much as many looks whether Flink cancels the slot.
 _IDLE_BLOCK_MS = round(1000 * IDLE_LOOK_S)
-_CANCEL_LOOK_MS = 200
+_CANCEL_LOOK_MS = 500
 _LONGEST_TICK = 0.2
 # Process mode. If Flink cancels an operator at the moment at which a tick ends by itself, Beam may fail to release its
 # worker ("Reference count must not be negative"), and then Flink ends the whole TaskManager. So few ticks end.

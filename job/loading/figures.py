@@ -39,7 +39,7 @@ def process_gauges(seconds: float, grown: int) -> dict[str, Callable[[], int]]:
         MODEL_MEMORY.name: lambda: max(0, grown),
         PROCESS_MEMORY.name: memory.resident,
         CPU_TIME.name: machine.used_us,
-        CPU_WAIT.name: machine.Waiting().us,
+        CPU_WAIT.name: machine.waiting.us,
         CPU_STOLEN.name: machine.stolen_us,
         DISK_FREE.name: machine.disk_free,
     }

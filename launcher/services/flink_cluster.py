@@ -25,6 +25,7 @@ from cluster_serving.launcher.services.process import (
     stop_recorded,
     wait_until,
 )
+from cluster_serving.launcher.services.supervisor import STARTED
 from cluster_serving.settings.addresses import Address
 
 SERVICE = "flink"
@@ -175,7 +176,7 @@ class FlinkCluster:
         """Stop the TaskManagers that were started here and that run nothing, but leave one."""
         with locked(self.home.path), FlinkRest(self.config.flink_rest_url) as rest:
             managers = self._taskmanagers() if self.is_ours else []
-            idle = rest.idle() if len(managers) > 1 else set()
+            idle = {name.partition(".")[0] for name in rest.idle()} if len(managers) > 1 else set()
             stopped = [record for record in managers if record.stem in idle][: len(managers) - 1]
             if stopped:
                 say(f"Stopping {len(stopped)} idle TaskManager{'s' if len(stopped) > 1 else ''}")
@@ -213,9 +214,9 @@ class FlinkCluster:
             number += 1
         # A flag of each TaskManager, as the jobs of a cluster may be configured differently.
         slots = self.config.slots_per_task_manager
-        # Its id is that of the record, by which `reclaim` finds it. Flink drops the one of before at once if that was
-        # killed.
-        settings = {"numberOfTaskSlots": slots, "cpu.cores": slots, "resource-id": record.stem}
+        # By its id `reclaim` finds the record. Each start has another one: with that of a TaskManager that was killed,
+        # the next heartbeat to the old one fails, and with it the new one.
+        settings = {"numberOfTaskSlots": slots, "cpu.cores": slots, "resource-id": f"{record.stem}.{STARTED}"}
         self._spawn("taskmanager", number, *(f"-Dtaskmanager.{key}={value}" for key, value in settings.items()))
         return record
 
@@ -227,13 +228,14 @@ class FlinkCluster:
         home = self.home
         # Names that Flink's UI looks for. Output that is no log message is appended to the supervisor's log.
         log = home.logs / f"flink-{name}-{_SERVICES[role]}-0-{socket.gethostname()}.log"
-        command = flink_jvm.command(home, role, log, *arguments)
+        scratch = home.path / "tmp" / name
+        command = flink_jvm.command(home, role, log, *arguments, scratch=scratch)
         record, output = home.path / f"{name}.json", log.with_suffix(".out")
         if role != "jobmanager":
-            return spawn(command, record, output, home.work, home.environment())
+            return spawn(command, record, output, home.work, home.environment(), scratch=scratch)
         after = ["cluster_serving.launcher.targets.resubmit", str(self.address.port)]
         # Told to end, a JobManager takes leave of the TaskManagers, which then look for another one only after 30 s.
-        return spawn(command, record, output, home.work, home.environment(), after, abrupt=True)
+        return spawn(command, record, output, home.work, home.environment(), after, abrupt=True, scratch=scratch)
 
     def _wait(self, condition: Callable[[Overview], bool]) -> None:
         def is_ready() -> bool:

@@ -35,10 +35,13 @@ _JOBMANAGER_OVERHEAD_M = 128 + 192
 """Megabytes of a JobManager beside heap and metaspace: Flink's defaults for off-heap memory and for the JVM."""
 
 
-def command(home: FlinkHome, role: str, log: Path, *arguments: str, classpath: Sequence[str] = ()) -> list[str]:
+def command(
+    home: FlinkHome, role: str, log: Path, *arguments: str, classpath: Sequence[str] = (), scratch: Path | None = None
+) -> list[str]:
     """Return the command of a `jobmanager`, a `taskmanager` or a `client`, whose messages go to the file `log`.
 
-    The class path is Flink's, and after it the entries given.
+    The class path is Flink's, and after it the entries given. Temporary files go to the folder `scratch`, or else to
+    that of the cluster.
     """
     conf = home.path / "conf"
     options = yaml.safe_load((conf / "config.yaml").read_text("utf8"))
@@ -47,7 +50,7 @@ def command(home: FlinkHome, role: str, log: Path, *arguments: str, classpath: S
     return [
         str(home.java),
         *([f"@{home.java_options}"] if home.java_options.exists() else []),
-        f"-Djava.io.tmpdir={home.path / 'tmp'}",
+        f"-Djava.io.tmpdir={scratch or home.path / 'tmp'}",
         # All messages are in the file; the console has only what other code prints.
         "-Dconsole.log.level=OFF",
         *memory(role, options),

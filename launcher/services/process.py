@@ -91,15 +91,18 @@ def spawn(
     env: Mapping[str, str],
     after: Sequence[str] = (),
     abrupt: bool = False,
+    scratch: Path | None = None,
 ) -> Process:
     """Start a process under a supervisor, in a session of its own: both outlive this command and its terminal.
 
     Return the supervisor, which `Process.read` finds by the record. The supervisor runs the Python module `after`, with
     its arguments, whenever it has started the process again. If the supervisor dies, the process is told to end, or,
-    with `abrupt`, is killed. The log has standard output and error.
+    with `abrupt`, is killed. At each start of the process, the folder `scratch` is empty, and `supervisor.STARTED` in
+    its command becomes the time. The log has standard output and error.
     """
     options = ["--after", ",".join(after)] if after else []
     options += ["--abrupt"] if abrupt else []
+    options += ["--scratch", str(scratch)] if scratch else []
     # A character that the log cannot have, as in the name of a file, must not end the supervisor or the process.
     encoding = env.get(_ENCODING, "").partition(":")[0]
     # CONFIRM would end the supervisor if it came before the supervisor is ready for it.

@@ -1,6 +1,6 @@
 """Supervisor of one process: starts the process again when it dies, until the supervisor is told to stop.
 
-Usage: python -m cluster_serving.launcher.services.supervisor [--abrupt] [--after MODULE,ARGUMENT...] COMMAND...
+Usage: python -m cluster_serving.launcher.services.supervisor [OPTION...] COMMAND...
 
 Redis, the front end, the JobManager and each TaskManager that are started on this machine have a supervisor each, so
 that no single process is needed by all. On clusters, Flink and the platform do this work.
@@ -12,6 +12,7 @@ active supervisor dies, its process ends too; the one that stands by then starts
 import argparse
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,8 +26,11 @@ from cluster_serving.launcher.services import log_file
 from cluster_serving.protocol.host.parent import die_with_parent
 from cluster_serving.protocol.host.process_table import members, start_time
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
-"""Seconds between a death and the next start; doubled by every death that comes soon after a start."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.4, 10.0
+"""Seconds between a death that comes soon after a start and the next start; doubled by every further one.
+
+After any other death, the next start comes at once.
+"""
 
 SOON = 10.0
 """Seconds within which a death counts as a failed start.
@@ -40,12 +44,17 @@ CONFIRM = signal.SIGUSR2
 GRACE = 8.0
 """Seconds until a process that was told to end is killed; fewer than the launcher gives the supervisor."""
 
+STARTED = "{started}"
+"""Stands in a command for the time at which the process starts, so that each start has a name of its own."""
+
 RETIRE = signal.SIGUSR1
 """Signal that tells a supervisor to let its process end without a time limit."""
 
 LOG_CHECK = 5.0
 """Seconds between two looks at the size of the log."""
 
+_STANDBY_PAUSE = 0.2
+_LOOK = 0.1
 _NOT_STARTED = 127  # The exit code of a shell for a command that it cannot run.
 
 
@@ -68,14 +77,21 @@ class Supervisor:
         standby: Command of a supervisor that stands by.
         after: Python module and its arguments to run after every start but the first; empty for none.
         abrupt: True to have the process killed when the supervisor dies; otherwise it is told to end then.
+        scratch: Folder for temporary files of the process, which is empty at each start; empty for none.
     """
 
     def __init__(
-        self, command: Sequence[str], standby: Sequence[str], after: Sequence[str] = (), abrupt: bool = False
+        self,
+        command: Sequence[str],
+        standby: Sequence[str],
+        after: Sequence[str] = (),
+        abrupt: bool = False,
+        scratch: str = "",
     ) -> None:
         self._command = command
         self._standby_command = standby
         self._after = after
+        self._scratch = scratch
         self._last_signal = signal.SIGKILL if abrupt else signal.SIGTERM
         self._child: subprocess.Popen[bytes] | None = None
         self._standby: subprocess.Popen[bytes] | None = None
@@ -97,7 +113,7 @@ class Supervisor:
                     self._standby.kill()
 
     def _keep_alive(self, first: bool) -> int:
-        pause = FIRST_PAUSE
+        pause = 0.0
         while True:
             started = time.monotonic()
             code = self._run_once(() if first else self._after)
@@ -105,7 +121,7 @@ class Supervisor:
             if self._stopping or (first and failed and not self._confirmed):
                 return code
             first = False
-            pause = min(2 * pause, LONGEST_PAUSE) if failed else FIRST_PAUSE
+            pause = min(max(FIRST_PAUSE, 2 * pause), LONGEST_PAUSE) if failed else 0.0
             _say(f"{self._command[0]} ended with {code}; starting it again in {pause:.1f} s")
             time.sleep(pause)
 
@@ -128,11 +144,17 @@ class Supervisor:
     def _run_once(self, after: Sequence[str]) -> int:
         if self._stopping:
             return 0
+        if self._scratch:
+            # What a process leaves that was killed: 24 MB of each JVM of Flink.
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.makedirs(self._scratch, 0o700, exist_ok=True)
+        command = [part.replace(STARTED, str(time.time_ns() // 1_000_000)) for part in self._command]
         # A session is a process group, too, which ends with the process. No command could find the process without its
         # supervisor, and its port would stay taken.
         try:
             self._child = subprocess.Popen(  # noqa: S603
-                self._command, preexec_fn=partial(die_with_parent, self._last_signal), start_new_session=True
+                command, preexec_fn=partial(die_with_parent, self._last_signal), start_new_session=True
             )
         except OSError as error:
             _say(str(error))
@@ -160,7 +182,7 @@ class Supervisor:
                 self._standby = subprocess.Popen(self._standby_command, stdin=subprocess.PIPE, bufsize=0)  # noqa: S603
             self._tell_standby()
             self._standby.wait()
-            time.sleep(FIRST_PAUSE)
+            time.sleep(_STANDBY_PAUSE)
 
     def _tell_standby(self) -> None:
         """Tell the standby the number of the process, which may leave something behind when the standby takes over."""
@@ -177,11 +199,11 @@ def stand_by() -> None:
     leader = started[-1]
     deadline = time.monotonic() + GRACE
     while start_time(leader) is not None and time.monotonic() < deadline:
-        time.sleep(FIRST_PAUSE / 2)
+        time.sleep(_LOOK)
     while any(members(leader)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(leader, signal.SIGKILL)
-        time.sleep(FIRST_PAUSE / 2)
+        time.sleep(_LOOK)
 
 
 def _say(text: str) -> None:
@@ -207,17 +229,19 @@ def main() -> None:
     parser.add_argument("--stand-by", action="store_true", help="be the standby of the supervisor that starts this one")
     parser.add_argument("--abrupt", action="store_true")
     parser.add_argument("--after", default="")
+    parser.add_argument("--scratch", default="")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     options = ["--after", arguments.after] if arguments.after else []
+    options += ["--scratch", arguments.scratch] if arguments.scratch else []
     options += ["--abrupt"] if arguments.abrupt else []
     standby = python_command("cluster_serving.launcher.services.supervisor", "--stand-by", *options, *arguments.command)
     if arguments.stand_by:
         stand_by()
         _say("the active supervisor has died; starting its process again")
     after = arguments.after.split(",") if arguments.after else ()
-    supervisor = Supervisor(arguments.command, standby, after, arguments.abrupt)
+    supervisor = Supervisor(arguments.command, standby, after, arguments.abrupt, arguments.scratch)
     signal.signal(signal.SIGTERM, supervisor.stop)
     signal.signal(RETIRE, supervisor.retire)
     signal.signal(CONFIRM, supervisor.confirm)

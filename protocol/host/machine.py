@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
-_THREADS = Path("/proc/self/task")
+_THREADS = "/proc/self/task"
 _MACHINE = Path("/proc/stat")
+_KEPT_S = 1.0
 
 
 class Waiting:
@@ -19,17 +21,32 @@ class Waiting:
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
         self._total_ns = 0
+        self._read_at = -_KEPT_S
+        self._reading = threading.Lock()
 
     def us(self) -> int:
-        """Return the microseconds so far; 0 where Linux does not keep them."""
+        """Return the microseconds so far; 0 where Linux does not keep them.
+
+        It takes a millisecond for a hundred threads, and all slots of a process ask at once: it is read once a second.
+        """
+        with self._reading:
+            if time.monotonic() >= self._read_at + _KEPT_S:
+                self._read()
+                self._read_at = time.monotonic()
+            return self._total_ns // 1000
+
+    def _read(self) -> None:
         now: dict[str, int] = {}
-        for file in _THREADS.glob("*/schedstat"):
-            with suppress(OSError, IndexError):
-                now[file.parent.name] = int(file.read_text("ascii").split()[1])
+        with suppress(OSError):
+            for thread in os.listdir(_THREADS):
+                with suppress(OSError, IndexError), open(f"{_THREADS}/{thread}/schedstat", "rb", 0) as file:
+                    now[thread] = int(file.read(128).split()[1])
         # Of a thread that has ended, its time up to the last call stays.
         self._total_ns += sum(max(0, waited - self._last.get(thread, 0)) for thread, waited in now.items())
         self._last = now
-        return self._total_ns // 1000
+
+
+waiting = Waiting()
 
 
 def used_us() -> int:

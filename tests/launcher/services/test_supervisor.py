@@ -131,6 +131,24 @@ def test_a_process_whose_supervisor_dies_is_told_to_end_or_killed(supervise, tmp
     wait_until(ready.exists)
 
 
+def test_each_start_has_an_empty_folder_and_a_name_of_its_own(supervise, tmp_path):
+    folder, told = tmp_path / "scratch", tmp_path / "told"
+    folder.mkdir()
+    (folder / "of before").touch()
+    code = (
+        f"import os; print('{{started}}', os.listdir({str(folder)!r}), file=open({str(told)!r}, 'a')); "
+        f"open({str(folder / 'left')!r}, 'w'); {LATER}"
+    )
+    active, _ = pair(supervise(code, "--scratch", str(folder)))
+    wait_until((folder / "left").exists)
+    # The standby, which takes over, does the same.
+    os.kill(active, signal.SIGKILL)
+    wait_until(lambda: len(told.read_text().splitlines()) == 2)
+    (first, *before), (second, *after) = map(str.split, told.read_text().splitlines())
+    assert int(first) < int(second)
+    assert before == after == ["[]"]
+
+
 def test_children_of_a_killed_process_end_with_it(supervise):
     supervisor = supervise(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {LATER!r}])")
     process = child(supervisor)
