@@ -64,8 +64,9 @@ def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
         **({} if with_jar else {"pipeline.jars": ""}),
         "python.execution-mode": options.execution_mode,
         # Each record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms per hop.
+        # So a timer has nothing to do, and each slot would have two that look every second.
         "python.fn-execution.bundle.size": "1",
-        "python.fn-execution.bundle.time": "1000",
+        "python.fn-execution.bundle.time": str(2**31 - 1),
         "execution.buffer-timeout.interval": "0 ms",
         # Nothing here has event time; the timer would wake each source five times a second.
         "pipeline.auto-watermark-interval": "0 ms",

@@ -5,25 +5,33 @@ compiled modules can be used. Beam stays importable for all that uses it. Proces
 Python, is as it was.
 """
 
+from __future__ import annotations
+
 import os
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
-from types import ModuleType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
 
 _RUNTIME = "pyflink.fn_execution"
 
 
-class WithoutBeam(MetaPathFinder, Loader):
-    """Finds the package `pyflink.fn_execution`, and loads it without its `__init__`, which imports Beam."""
+class WithoutBeam:
+    """Finds the package `pyflink.fn_execution`, and loads it without its `__init__`, which imports Beam.
+
+    It is no subclass of what `importlib.abc` has for it: that module imports 60 others, for 30 ms of each Python. At
+    each start, a TaskManager asks four of them where Python lies, and waits.
+    """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return the package with this loader; None for all other modules."""
         found = PathFinder.find_spec(name, path) if name == _RUNTIME else None
         if found is not None:
-            found.loader = self
+            found.loader = self  # type: ignore[assignment]
         return found
 
     def create_module(self, spec: ModuleSpec) -> None:
