@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster_serving.frontend.models.dispatch import Dispatch
 from cluster_serving.protocol import events
-from cluster_serving.protocol.asynchronous.requeue import requeue_call
+from cluster_serving.protocol.asynchronous.requeue import queued, requeue_call
 from cluster_serving.protocol.dead_letters import DeadLetter
 from cluster_serving.protocol.errors import InvalidInput
 from cluster_serving.protocol.keys import JobKeys
@@ -64,10 +64,12 @@ async def _requeue(dispatch: Dispatch, job: str, letter_id: str, by: str) -> Non
     with dispatcher.using_redis():
         entries = await db.xrange(JobKeys(job).dead_letters, letter_id, letter_id)
         letter = DeadLetter.parse(entries[0][1]) if entries else None
-        queued = None if letter is None else await call_async(db, requeue_call(job, letter_id, letter))
-        if letter is None or queued is None:
+        if letter is None:
             raise gone
-        if isinstance(queued, int):
+        entry = queued(letter_id, await call_async(db, requeue_call(job, letter_id, letter)))
+        if entry is None:
+            raise gone
+        if isinstance(entry, int):
             await db.xdel(JobKeys(job).dead_letters, letter_id)
     what = f"dead letter {letter_id} ({_shown(letter.request.uri)!r}) queued again"
     await dispatch.ask([job], lambda pipeline, _: events.record(pipeline, job, what, by))

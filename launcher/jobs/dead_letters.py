@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Any, cast
+from typing import Any
 
 import redis
 
 from cluster_serving.launcher.errors import LaunchError
 from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.protocol.asynchronous.callbacks import SERDE
-from cluster_serving.protocol.asynchronous.requeue import requeue_call
+from cluster_serving.protocol.asynchronous.requeue import queued, requeue_call
 from cluster_serving.protocol.dead_letters import MAX_PAYLOAD_BYTES, DeadLetter
 from cluster_serving.protocol.errors import InvalidInput, ServingError
 from cluster_serving.protocol.inputs import Image, Images, Input, SparseTensor
@@ -60,11 +60,11 @@ class DeadLetters:
         Return the new entry id of the request in the stream; of a callback, which front ends then post, its id.
 
         Raises:
-            LaunchError: If the job has no letter of that id, or the payload was not kept.
+            LaunchError: If the job has no letter of that id, the payload was not kept, or the model was removed.
         """
         letter = self.get(letter_id)
         try:
-            entry_id = call(self._client, requeue_call(self.job, letter_id, letter))
+            entry_id = queued(letter_id, call(self._client, requeue_call(self.job, letter_id, letter)))
         except InvalidInput as error:
             raise LaunchError(str(error)) from None
         if entry_id is None:
@@ -72,7 +72,7 @@ class DeadLetters:
         if isinstance(entry_id, int):
             self.purge([letter_id])
             return letter.request.uri
-        return cast("bytes", entry_id).decode()
+        return entry_id.decode()
 
     def purge(self, letter_ids: Sequence[str]) -> int:
         """Remove letters for good, and return the number of those that existed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cluster_serving.protocol.asynchronous.callbacks import CALLBACK_FAILED, SERDE, Callback, queue_of
@@ -15,8 +16,7 @@ from cluster_serving.protocol.scripts import REQUEUE, Call, flat
 def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
     """Return the call that puts a request back on its stream, and removes the letter and the error that answered it.
 
-    Its reply is the new id of the request in the stream; nil if the letter was removed in the meantime. That of a
-    callback puts it back into its queue; its reply is 1, and the letter is still to be removed.
+    Read its reply with `queued`. That of a callback puts it back into its queue, and the letter is still to be removed.
 
     Raises:
         InvalidInput: If the payload was not kept, or is no callback where it has to be one.
@@ -34,5 +34,17 @@ def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
         return queue_of(job).put(callback.id, callback.content(), 0, new=True)
     keys, request = JobKeys(job), letter.request
     written: list[str | bytes] = [result_key_of(job, request), keys.pieces(request.uri)]
-    fields = flat(letter.request_fields())
-    return Call(REQUEUE, [keys.dead_letters, keys.stream(request.priority), *written], [letter_id, *fields])
+    others = [keys.dead_letters, keys.stream(request.priority), *written, keys.limits]
+    return Call(REQUEUE, others, [letter_id, *flat(letter.request_fields())])
+
+
+def queued(letter_id: str, reply: bytes | int | Sequence[bytes] | None) -> bytes | int | None:
+    """Return the new id of a request in its stream; None if its letter was removed in the meantime; 1 for a callback.
+
+    Raises:
+        InvalidInput: If the job serves the model no more: nothing would answer, and the letter stays.
+    """
+    if isinstance(reply, Sequence) and not isinstance(reply, bytes):
+        reason = reply[0].decode("utf8", "replace")
+        raise InvalidInput(f"dead letter {letter_id} stays, as nothing would answer its request: {reason}")
+    return reply

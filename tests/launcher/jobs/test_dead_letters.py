@@ -15,6 +15,7 @@ from cluster_serving.connectors.slot.groups import create_group
 from cluster_serving.connectors.slot.stream import StreamReader
 from cluster_serving.launcher.jobs.dead_letters import DeadLetters
 from cluster_serving.protocol.errors import PoisonRequest
+from cluster_serving.protocol.hosting.orders import removed
 from cluster_serving.protocol.keys import JobKeys
 
 
@@ -108,6 +109,17 @@ def test_a_letter_without_its_payload_is_not_queued_again(db, job, dead, request
     assert "its payload of 4" in refused.stderr
     assert db.xlen(JobKeys(job).dead_letters) == 1
     assert db.xlen(job) == 0
+
+
+def test_a_request_to_a_model_that_was_removed_is_not_queued_again(db, job, dead, requests, bury_all):
+    requests.enqueue("a", x=np.zeros(3, "f4"))
+    (letter_id,) = bury_all()
+    reason = str(removed(job, "shop"))
+    db.hset(JobKeys(job).limits, "removed", reason)
+    refused = dead("requeue", letter_id)
+    assert refused.returncode == 1
+    assert f"dead letter {letter_id} stays, as nothing would answer its request: {reason}" in refused.stderr
+    assert (db.xlen(JobKeys(job).dead_letters), db.xlen(job)) == (1, 0)
 
 
 def test_concurrent_requeues_queue_a_letter_once(db, job, requests, bury_all):
