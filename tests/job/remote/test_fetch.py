@@ -9,6 +9,7 @@ import sys
 import time
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import pytest
 
@@ -189,6 +190,7 @@ def test_a_folder_with_subfolders(site):
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
+    registry = import_module("fsspec.registry")
     for module, address, extra in (
         ("s3fs", "s3://bucket/model", "s3"),
         ("gcsfs", "gs://bucket/model", "gcs"),
@@ -197,6 +199,8 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch):
     ):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, module, None)
+            # The class stays known to fsspec once another test has used it.
+            patch.delitem(registry._registry, address.partition(":")[0], raising=False)
             patch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
             with pytest.raises(EngineMissing, match=f"pip install 'cluster-serving\\[{extra}\\]'"):
                 fetch(address)
