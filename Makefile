@@ -8,7 +8,7 @@ WORKERS ?= 3
 FAST_WORKERS ?= 4
 
 # Of `make test` on 2 cores.
-MINUTES := 30
+MINUTES := 25
 
 # Each worker has a Flink cluster, and each engine a worker (tests/support/fixtures/markers.py).
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not docs and not clients and not clusters and not accelerator"
