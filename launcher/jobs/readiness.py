@@ -12,6 +12,9 @@ from cluster_serving.launcher.services.flink_rest import ENDED, Flink
 from cluster_serving.protocol.slots import SlotReport
 
 
+_UNTOLD = "the slot gave no reason; cluster-serving-cli logs --errors has the lines of Flink"
+
+
 def wait_ready(
     store: JobStore, flink: Flink, config: Config, job_id: str, submission: str, generation: int | None = None
 ) -> SlotReport:
@@ -36,7 +39,7 @@ def wait_ready(
             ) from None
         failed = [slot for slot in slots if slot.has_failed]
         if failed and (generation is not None or len(failed) >= needed):
-            raise LaunchError(failed[0].error or "a slot could not load the model")
+            raise LaunchError(failed[0].error or _UNTOLD)
         return slots
 
     deadline = time.monotonic() + config.start_timeout
@@ -50,7 +53,7 @@ def wait_ready(
         runs = state == "RUNNING" or (failed and state == "RESTARTING")
         if ready and len(ready) + len(failed) >= needed and runs:
             for slot in failed:
-                say(f"Slot {slot.index} cannot load the model, and is tried again: {slot.error}")
+                say(f"Slot {slot.index} cannot load the model, and is tried again: {slot.error or _UNTOLD}")
             return ready[0]
         cause = flink.root_cause(job_id)
         if (cause and not failed) or state in ENDED:
