@@ -11,7 +11,6 @@ from cluster_serving.launcher.jobs.store import JobStore
 from cluster_serving.launcher.services.flink_rest import ENDED, Flink
 from cluster_serving.protocol.slots import SlotReport
 
-
 _UNTOLD = "the slot gave no reason; cluster-serving-cli logs --errors has the lines of Flink"
 
 
