@@ -64,7 +64,7 @@ def _configuration(options: JobOptions, with_jar: bool) -> Configuration:
         **({} if with_jar else {"pipeline.jars": ""}),
         "python.execution-mode": options.execution_mode,
         # Each record leaves its operator at once. The defaults wait for 1000 records or 1 s, and for 100 ms per hop.
-        # So a timer has nothing to do, and each slot would have two that look every second.
+        # With bundles of one record, Flink's timers of bundles have nothing to do, and would wake two threads a slot.
         "python.fn-execution.bundle.size": "1",
         "python.fn-execution.bundle.time": str(2**31 - 1),
         "execution.buffer-timeout.interval": "0 ms",

@@ -2,6 +2,8 @@
 
 Usage: python -m cluster_serving.launcher.services.supervisor [OPTION...] COMMAND...
 
+Options: --abrupt, --after MODULE,ARGUMENT..., --scratch FOLDER; see `Supervisor`.
+
 Redis, the front end, the JobManager and each TaskManager that are started on this machine have a supervisor each, so
 that no single process is needed by all. On clusters, Flink and the platform do this work.
 

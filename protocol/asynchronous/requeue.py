@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from cluster_serving.protocol.asynchronous.callbacks import CALLBACK_FAILED, SERDE, Callback, queue_of
@@ -38,13 +37,13 @@ def requeue_call(job: str, letter_id: str, letter: DeadLetter) -> Call:
     return Call(REQUEUE, others, [letter_id, *flat(letter.request_fields())])
 
 
-def queued(letter_id: str, reply: bytes | int | Sequence[bytes] | None) -> bytes | int | None:
+def queued(letter_id: str, reply: bytes | int | list[bytes] | None) -> bytes | int | None:
     """Return the new id of a request in its stream; None if its letter was removed in the meantime; 1 for a callback.
 
     Raises:
         InvalidInput: If the job serves the model no more: nothing would answer, and the letter stays.
     """
-    if isinstance(reply, Sequence) and not isinstance(reply, bytes):
+    if isinstance(reply, list):
         reason = reply[0].decode("utf8", "replace")
         raise InvalidInput(f"dead letter {letter_id} stays, as nothing would answer its request: {reason}")
     return reply
